@@ -1,0 +1,27 @@
+"""Tasks: what a model is trained on and how its answers are counted.
+
+A task is examples plus metrics under one name (`task.Task`). It is built by a plain function, one per file, whose
+arguments are the settings that a gin file binds:
+
+    task = tasks.duplication(length=1024, symbols=127)
+    for batch in task.feed("validation", batch_size=8):
+        ...
+
+Examples come from a source: a pure function of (split, seed, position) in NumPy, so order, sharding over hosts and
+resuming are arithmetic on positions. `Task.feed` reads it through a registered seqio Task where seqio is installed and
+directly where it is not; the batches are the same. Nothing here imports TensorFlow or seqio before it is needed.
+
+    metrics.py       totals over positions -> one number with its unit
+    task.py          Task, the Source protocol, DataError
+    duplication.py   Reformer's Table 2
+    feeds.py         batches, their state, their checks
+    registry.py      the seqio side: data source, feature converter, registration
+    randomness.py    random numbers addressed by position
+"""
+
+from tasks.duplication import duplication
+from tasks.feeds import Feed
+from tasks.metrics import Metric
+from tasks.task import DataError, Task
+
+__all__ = ["DataError", "Feed", "Metric", "Task", "duplication"]
