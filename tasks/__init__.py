@@ -14,14 +14,16 @@ directly where it is not; the batches are the same. Nothing here imports TensorF
     metrics.py       totals over positions -> one number with its unit
     task.py          Task, the Source protocol, DataError
     duplication.py   Reformer's Table 2
+    enwik8.py        Wikipedia's bytes in windows of 65,536; bytefiles.py finds them, vocabularies.py numbers them
     feeds.py         batches, their state, their checks
     registry.py      the seqio side: data source, feature converter, registration
     randomness.py    random numbers addressed by position
 """
 
 from tasks.duplication import duplication
+from tasks.enwik8 import enwik8
 from tasks.feeds import Feed
 from tasks.metrics import Metric
 from tasks.task import DataError, Task
 
-__all__ = ["DataError", "Feed", "Metric", "Task", "duplication"]
+__all__ = ["DataError", "Feed", "Metric", "Task", "duplication", "enwik8"]

@@ -51,7 +51,8 @@ class Feed(Iterator[Batch]):
         """batches(position): this reader's batches from that position of the stream on; the last may be short."""
         self.task, self.split, self.batch_size, self.seed = task, split, batch_size, seed
         self._stride = batch_size * shards
-        self._size = None if split == "train" else task.source.size(split)
+        size = task.source.size(split)  # asked in any case: a task without data says so here, not at the first step
+        self._size = None if split == "train" else size
         self._open = batches
         self._seek(0)
 

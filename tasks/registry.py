@@ -7,6 +7,7 @@ import functools
 import os
 import secrets
 from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
 
@@ -88,8 +89,8 @@ def converter_class():
     class DecoderFeatureConverter(seqio.FeatureConverter):
         """Like seqio's LMFeatureConverter, but weights come from the task and an id of 0 is not taken for padding."""
 
-        TASK_FEATURES = {"targets": spec(dtype=tf.int32), "weights": spec(dtype=tf.float32)}
-        MODEL_FEATURES = {
+        TASK_FEATURES: ClassVar = {"targets": spec(dtype=tf.int32), "weights": spec(dtype=tf.float32)}
+        MODEL_FEATURES: ClassVar = {
             "decoder_target_tokens": spec(dtype=tf.int32),
             "decoder_input_tokens": spec(dtype=tf.int32),
             "decoder_loss_weights": spec(dtype=tf.float32),
@@ -174,7 +175,7 @@ def seqio_batches(
     task: Task, split: str, batch_size: int, seed: int, reader: int, readers: int, position: int
 ) -> Iterator[dict[str, np.ndarray]]:
     """Batches of the registered Task from a position of its stream on; the last of a fixed set may have fewer rows."""
-    seqio, tf = library()
+    seqio, _ = library()
     registered = register(task)
     dataset = seqio.get_dataset(
         registered.replace(source=source_class()(task.source, start=position)),
