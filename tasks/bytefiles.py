@@ -53,6 +53,8 @@ def _recognise(place: Path, name: str) -> tuple[Callable[[tuple[Path, ...], str]
     """(reader, files) for what lies at an existing path."""
     if place.is_file():
         return (_read_zip if place.suffix == ".zip" or zipfile.is_zipfile(place) else _read_plain), [place]
+    if not place.is_dir():
+        raise DataError(f"{name}: {place} is neither a file nor a directory")
     for file in (place / name, place / f"{name}.zip"):
         if file.is_file():
             return _recognise(file, name)
