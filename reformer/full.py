@@ -28,6 +28,9 @@ from reformer.products import einsum
 FLOOR = -1e30
 MASKED = -2e30
 
+# Under the root of a mean square, as in the authors' code.
+EPSILON = 1e-6
+
 
 @dataclass(frozen=True)
 class Full:
@@ -82,7 +85,7 @@ def shared_keys(q, scale="official"):
     """
     d = q.shape[-1]
     x = q.astype(jnp.float32)
-    norm = jnp.sqrt(d * (jnp.mean(x * x, axis=-1, keepdims=True) + 1e-6))
+    norm = jnp.sqrt(d * (jnp.mean(x * x, axis=-1, keepdims=True) + EPSILON))
     if scale == "paper":
         norm = norm * jnp.sqrt(jnp.float32(d))
     return (x / norm).astype(q.dtype)

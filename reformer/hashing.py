@@ -32,11 +32,23 @@ def bucket_factors(length, chunk):
     return (first, 2 * math.ceil(buckets / (2 * first)))
 
 
+def check_factors(factors):
+    """Raises unless all factors are even whole numbers: half of a factor is a rotation's width."""
+    for factor in factors:
+        if isinstance(factor, bool) or not isinstance(factor, int) or factor < 2 or factor % 2:
+            near = max(2, 2 * round(factor / 2)) if isinstance(factor, int | float) else 2
+            raise ValueError(
+                f"bucket numbers are {tuple(factors)}, but {factor!r} is not an even whole number"
+                f" of at least 2 (buckets come in opposite pairs); the nearest is {near}"
+            )
+
+
 def rotations(key, heads, rounds, width, factors):
     """Random directions, float32 [h,r,d,x]: fresh for every head and round, shared by the batch.
 
     x is the sum of factors / 2: each factor owns that many neighbouring columns.
     """
+    check_factors(factors)
     return jax.random.normal(key, (heads, rounds, width, sum(factors) // 2), jnp.float32)
 
 

@@ -2,19 +2,23 @@
 
 Reformer, section 2 ("LSH attention", "multi-round LSH attention") and Appendix A. In one
 round the positions are sorted by (bucket, position) and cut into chunks of c; a position
-looks at its own chunk, `before` chunks before it and `after` chunks after it. Rounds are
-joined exactly: together they are ONE softmax over everything that was seen in any round,
+looks at its own chunk, `before` chunks before it and `after` chunks after it. Several
+rounds are joined exactly: together they are ONE softmax over everything seen in any round,
 
-    o_i = sum_j exp(q_i.k_j) v_j / N_ij  /  sum_j exp(q_i.k_j) / N_ij,
+    o_i = sum_j exp(s_ij) v_j / N_ij  /  sum_j exp(s_ij) / N_ij
 
 with j running over all sightings and N_ij the number of sightings of j by i (Eq. 16 writes
-it as - ln N_ij in the exponent). Without the correction N_ij is 1 and what is seen twice
+it as - ln N_ij in the exponent). Without the correction N_ij is 1: what is seen twice then
 counts twice, as in the authors' later code.
 
-Backward pass: only the order, the output and the normaliser are kept; every round is
-recomputed, and since all rounds share one normaliser, no round needs another's results.
+The backward pass keeps only the order, the output and the normaliser. As all rounds share
+one normaliser, each is recomputed alone, and one round's arrays exist at a time. Vectors
+are moved by gathers in both directions: the gradient of "sort" is "unsort".
+
+The core is written for one sequence of one head, so that it reads like the paper.
 """
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -22,17 +26,27 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from reformer import checks, full, hashing
-from reformer.full import FLOOR, MASKED, shared_keys
+from reformer import checks, full, hashing, windows
+from reformer.full import FLOOR, MASKED
 from reformer.products import einsum
+from reformer.windows import take
 
 
 @dataclass(frozen=True)
 class LSH:
-    """Setting of LSH attention; see `lsh_attention` for what the fields mean.
+    """Setting of LSH attention; see `lsh_attention` for the fields not told here.
 
-    buckets: None for `hashing.bucket_factors(length, chunk)`, an even number, or a tuple
-        of even factors of it.
+    rounds: hashings; may differ between training and evaluation on the same parameters.
+    buckets: per round: None for `hashing.bucket_factors(length, chunk)`, an even number, or
+        a tuple of even factors of it.
+
+    The defaults follow the text of the paper where it and the authors' code disagree on the
+    result (duplicates are corrected, Eq. 16; no wrap), and the code where that is what was
+    trained: a query sees its whole window, as in the authors' copy task, not only its
+    bucket (Eq. 4), and logits are q.k / |k|.
+
+    An input that fits into one chunk gets exact attention, equal to `Full`: there is nothing
+    to save, and buckets are not consulted.
     """
 
     rounds: int = 4
@@ -45,6 +59,9 @@ class LSH:
     wrap: bool = False
     scale: str = "official"
     dropout: float = 0.0
+    at_once: int | None = None
+
+    shared = True  # hashing needs queries that are also the keys
 
     def __post_init__(self):
         checks.positive("rounds", self.rounds)
@@ -53,82 +70,68 @@ class LSH:
         checks.positive("after", self.after, least=0)
         checks.choice("scale", self.scale, full.SCALES)
         checks.rate("dropout", self.dropout)
-
-    @property
-    def shared(self):
-        """Hashing needs equal queries and keys."""
-        return True
+        if self.at_once is not None:
+            checks.positive("at_once", self.at_once)
+        if self.buckets is not None:
+            hashing.check_factors(self.factors(1))
 
     def factors(self, length):
-        """Bucket factors used for sequences of `length`."""
+        """Bucket factors for sequences of `length`."""
         if self.buckets is None:
             return hashing.bucket_factors(length, self.chunk)
         return (self.buckets,) if isinstance(self.buckets, int) else tuple(self.buckets)
 
     def decide(self, q, key):
-        """Bucket ids int32 [b,h,r,l] of q [b,h,l,d]; rotations drawn from `key`."""
-        b, h, l, d = q.shape
+        """What chance decides, to be kept where the forward pass is repeated.
+
+        q [b,h,l,d] -> bucket ids int32 [b,h,r,l], from rotations drawn with `key`; None
+        where one chunk covers the input. Pass it to `attend` as `decision`.
+        """
+        _, h, l, d = q.shape
+        if l <= self.chunk:
+            return None
         factors = self.factors(l)
         directions = hashing.rotations(key, h, self.rounds, d, factors)
         return hashing.hash_vectors(q, directions, factors)
 
     def attend(self, q, k, v, key=None, *, causal=True, keep=None, train=False, decision=None):
-        """q, v [b,h,l,d] (k None) -> [b,h,l,d]."""
-        checks.keys_given(k, True)
+        """q [b,h,l,d], v [b,h,l,e] -> [b,h,l,e]; k must be None. key None is a fixed key."""
+        checks.keys_given(k, self.shared)
+        rest = {
+            "causal": causal,
+            "keep": keep,
+            "scale": self.scale,
+            "dropout": self.dropout if train else 0.0,
+        }
+        checks.dropout_key(rest["dropout"], key)
         key = jax.random.key(0) if key is None else key
+        if q.shape[2] <= self.chunk:
+            return full.shared_attention(q, v, key=jax.random.fold_in(key, 1), **rest)
         if decision is None:
             decision = self.decide(q, jax.random.fold_in(key, 0))
         return lsh_attention(
             q,
             v,
             decision,
+            math.prod(self.factors(q.shape[2])),
             chunk=self.chunk,
             before=self.before,
             after=self.after,
-            causal=causal,
-            keep=keep,
             within_bucket=self.within_bucket,
             correct_duplicates=self.correct_duplicates,
             wrap=self.wrap,
-            scale=self.scale,
-            dropout=self.dropout if train else 0.0,
             key=jax.random.fold_in(key, 1),
+            at_once=self.at_once,
+            **rest,
         )
-
-
-class _Rule(NamedTuple):
-    """What is fixed when the computation is compiled."""
-
-    chunk: int
-    before: int
-    after: int
-    causal: bool
-    within_bucket: bool
-    correct_duplicates: bool
-    wrap: bool
-    scale: str
-    dropout: float
-
-
-class _Plan(NamedTuple):
-    """Who stands where in each round; integers only. L = n c is the padded length.
-
-    Slots count through all rounds: round r owns the slots r L .. (r+1) L - 1.
-    """
-
-    order: jax.Array  # [b,h,r,L] position in each slot
-    slot: jax.Array  # [b,h,r,L] slot of each position
-    first: jax.Array  # [b,h,r,L] first slot that each position sees
-    last: jax.Array  # [b,h,r,L] the slot after the last one it sees
-    keep: jax.Array | None  # [b,L] False for padding
 
 
 def lsh_attention(
     q,
     v,
     buckets,
+    count,
     *,
-    count=None,
     chunk=64,
     before=1,
     after=0,
@@ -140,244 +143,199 @@ def lsh_attention(
     scale="official",
     dropout=0.0,
     key=None,
+    at_once=None,
 ):
-    """q, v [b,h,l,d] and bucket ids int32 [b,h,r,l] -> [b,h,l,d]."""
-    l = q.shape[2]
-    rule = _Rule(
-        chunk, before, after, causal, within_bucket, correct_duplicates, wrap, scale, dropout
+    """Attention along given bucket ids: q [b,h,l,d], v [b,h,l,e] -> [b,h,l,e].
+
+    buckets: int32 [b,h,r,l] with values in [0, count), from `hashing.hash_vectors`. They
+        decide who sees whom and carry no gradient.
+    chunk, before, after: the window, in chunks of the sorted order. `after` is useful in
+        causal attention too: the order is by bucket, not by time.
+    keep: bool [b,l], True = keep. Padding sorts behind all real positions and is seen by
+        nobody; what comes out at padding is finite and means nothing.
+    within_bucket: see only positions of one's own bucket (Eq. 4), not all of the window.
+    correct_duplicates: see the module's text.
+    wrap: windows run on from one round into the next, and from the last into the first, as
+        in the authors' code. Otherwise they end with their round. Windows that stay within
+        a bucket have nothing to gain from it, and are not changed.
+    scale: see `full.shared_keys`.
+    dropout: share of the weights dropped, after the softmax and without renormalising; one
+        mask for the batch and the heads, drawn from `key`.
+    at_once: (sequence, head) pairs computed at the same time; memory grows with it. None is
+        all of them, but one on CPU, where smaller arrays stay in the cache.
+
+    A position sees itself only if it sees nothing else in any round: it then copies its own
+    value. Who is visible depends on later positions through the sorting; later *values*
+    never reach an earlier output of causal attention.
+    """
+    b, h, l, d = q.shape
+    checks.attention_shapes(q, q, v, keep)
+    checks.dropout_key(dropout, key)
+    if buckets.ndim != 4 or (*buckets.shape[:2], buckets.shape[3]) != (b, h, l):
+        raise ValueError(f"buckets must be [b,h,r,l] beside q {q.shape}; got {buckets.shape}")
+    rule = windows.Rule(
+        min(chunk, l),
+        before,
+        after,
+        causal,
+        within_bucket,
+        correct_duplicates,
+        wrap and not within_bucket,
+        dropout,
     )
-    extra = -l % chunk
+    reach = jax.lax.rsqrt(jnp.sum(jnp.square(q.astype(jnp.float32)), -1) + d * full.EPSILON)
+    if scale == "paper":
+        reach = reach * d**-0.5
+
+    extra = -l % rule.chunk
     if extra or keep is not None:
-        keep = jnp.ones((q.shape[0], l), bool) if keep is None else keep
+        keep = jnp.ones((b, l), bool) if keep is None else keep
         keep = jnp.pad(keep, ((0, 0), (0, extra)))
+        keep = jnp.broadcast_to(keep[:, None], (b, h, l + extra))
         q, v = (jnp.pad(x, ((0, 0), (0, 0), (0, extra), (0, 0))) for x in (q, v))
+        reach = jnp.pad(reach, ((0, 0), (0, 0), (0, extra)))
         buckets = jnp.pad(buckets, ((0, 0), (0, 0), (0, 0), (0, extra)))
-    plan = _plan(rule, jax.lax.stop_gradient(buckets), keep, count or 1 << 20)
-    return _attend(rule, q, v, plan, key)[:, :, :l]
+    plan = windows.make_plan(rule, jax.lax.stop_gradient(buckets), keep, count)
+    if at_once is None:
+        at_once = 1 if jax.default_backend() == "cpu" else b * h
+    return _attend(rule, at_once, q, reach, v, plan, key)[:, :, :l]
 
 
-def _plan(rule, buckets, keep, count):
-    """Sorts the rounds and writes down what everyone sees."""
-    c, L, r = rule.chunk, buckets.shape[-1], buckets.shape[-2]
-    if keep is not None:  # padding gets a bucket of its own behind all others
-        buckets = jnp.where(keep[:, None, None, :], buckets, count)
-        count += 1
-    order, slot = hashing.sort_by_bucket(buckets, count)
-    begin = jnp.arange(r, dtype=jnp.int32)[None, None, :, None] * L
-    home = slot // c * c
-    first, last = home - rule.before * c, home + (1 + rule.after) * c
-    if rule.within_bucket or not rule.wrap:
-        first, last = jnp.maximum(first, 0), jnp.minimum(last, L)
-    if rule.within_bucket:
-        low, high = _bucket_borders(_take(buckets, order))
-        first = jnp.maximum(first, _take(low, slot))
-        last = jnp.minimum(last, _take(high, slot))
-    return _Plan(order, slot + begin, first + begin, last + begin, keep)
+# ---- attention over one round --------------------------------------------------------------
 
 
-def _bucket_borders(ids):
-    """Sorted ids [...,L] -> first slot of each slot's bucket, and the slot after its last."""
-    L = ids.shape[-1]
-    at = jnp.broadcast_to(jnp.arange(L, dtype=jnp.int32), ids.shape)
-    fresh = jnp.concatenate([jnp.ones_like(ids[..., :1], bool), ids[..., 1:] != ids[..., :-1]], -1)
-    ends = jnp.concatenate([fresh[..., 1:], jnp.ones_like(fresh[..., :1])], -1)
-    axis = ids.ndim - 1
-    low = jax.lax.cummax(jnp.where(fresh, at, 0), axis=axis)
-    high = jax.lax.cummin(jnp.where(ends, at + 1, L), axis=axis, reverse=True)
-    return low, high
+class _Round(NamedTuple):
+    """One round of one sequence, cut into chunks."""
+
+    at: jax.Array  # [E] position in each visible slot
+    mine: jax.Array  # [L] position of each query
+    rows: jax.Array  # [E,d] visible vectors
+    x: jax.Array  # [n,c,d] queries
+    y: jax.Array  # [n,w,d] the same vectors as keys, not yet normalised
+    reach: jax.Array  # [n,1,w] what normalises them
+    logits: jax.Array  # [n,c,w] masked
+    sightings: jax.Array | float  # [n,c,w]
+    survivors: jax.Array | float  # [n,c,w] dropout factors
 
 
-def _take(x, index):
-    """x [b,h,...,L] or rows [b,h,L,d] picked along L by index [b,h,...,E]."""
-    take = lambda x, i: x.at[i].get(mode="promise_in_bounds")
-    for _ in range(index.ndim - 1):
-        take = jax.vmap(take)
-    return take(x, index)
+def _round(rule, plan, r, q, reach, key):
+    """Sorts, chunks and multiplies: everything both directions need."""
+    rounds, L = plan.order.shape
+    slots, at = windows.visible(rule, plan, r)
+    margin = rule.before * rule.chunk
+    rows = take(q, at)
+    y = windows.windows(rule, rows)
+    x = rows[margin : margin + L].reshape(-1, rule.chunk, q.shape[-1])
+    norm = windows.windows(rule, take(reach, at))[:, None, :]
+    # Scaling the columns of q q^T is cheaper than making, sorting and chunking k.
+    logits = einsum("nid,njd->nij", x, y) * norm
+    logits = jnp.where(windows.legal_pairs(rule, plan, r, slots, at), logits, MASKED)
+    sightings = survivors = 1.0
+    if rule.correct_duplicates and (rounds > 1 or rule.wrap):
+        sightings = jnp.maximum(windows.count_sightings(rule, plan, r, at), 1.0)
+    if rule.dropout:
+        drawn = jax.random.bernoulli(jax.random.fold_in(key, r), 1 - rule.dropout, logits.shape)
+        survivors = drawn / (1 - rule.dropout)
+    return _Round(at, at[margin : margin + L], rows, x, y, norm, logits, sightings, survivors)
 
 
-class _Tile(NamedTuple):
-    """One round, cut into chunks: n chunks of c queries that look at w = (before+1+after) c keys."""
-
-    at: jax.Array  # [b,h,E] position of each visible slot, E = (before + n + after) c
-    legal: jax.Array  # [b,h,n,c,w]
-    sightings: jax.Array | None  # [b,h,n,c,w] how often the query sees the key in all rounds
-
-
-def _tile(rule, plan, r):
-    """Everything about round r that does not depend on the vectors."""
-    c, a, z = rule.chunk, rule.before, rule.after
-    b, h, R, L = plan.order.shape
-    wraps = rule.wrap and not rule.within_bucket
-    ring = plan.order.reshape(b, h, R * L)
-    visible = r * L - a * c + jnp.arange(L + (a + z) * c, dtype=jnp.int32)
-    at = ring[:, :, visible % (R * L)]
-    mine = at[:, :, a * c : a * c + L]
-
-    # A key that nobody may see gets a position after all others.
-    place = at
-    if plan.keep is not None:
-        real = _take(jnp.broadcast_to(plan.keep[:, None], (b, h, L)), at)
-        place = jnp.where(real, place, L)
-    if not wraps:
-        place = jnp.where((visible >= r * L) & (visible < (r + 1) * L), place, L)
-    i = mine.reshape(b, h, -1, c)[..., :, None]
-    j = _windows(rule, place)[..., None, :]
-    legal = j < i if rule.causal else (j != i) & (j < L)
-    rows = lambda x: _take(x, mine).reshape(b, h, -1, c)[..., :, None]
-    columns = lambda x: _windows(rule, _take(x, at))[..., None, :]
-    if rule.within_bucket:
-        s = _windows(rule, jnp.broadcast_to(visible, at.shape))[..., None, :]
-        get = lambda x: rows(jax.lax.dynamic_index_in_dim(x, r, 2, keepdims=False))
-        legal &= (s >= get(plan.first)) & (s < get(plan.last))
-    sightings = None
-    if rule.correct_duplicates and not (R == 1 and not wraps):
-        sightings = 0
-        slots = [columns(plan.slot[:, :, s]) for s in range(R)]
-        for s in range(R):
-            first = rows(plan.first[:, :, s])
-            span = rows(plan.last[:, :, s]) - first
-            if not wraps:
-                sightings += (
-                    (slots[s] - first).astype(jnp.uint32) < span.astype(jnp.uint32)
-                ).astype(jnp.float32)
-                continue
-            n = L // c
-            near = {(s + t) % R for t in range(-a // n, (n - 1 + z) // n + 1)}
-            for t in near:
-                far = (slots[t] - first) % (R * L)
-                for turn in range(-(-(a + 1 + z) * c // (R * L))):
-                    sightings += (far + turn * R * L < span).astype(jnp.float32)
-    return at, mine, legal, sightings
-
-
-def _windows(rule, x):
-    """[b,h,E,...] -> [b,h,n,w,...]: each chunk beside its neighbours."""
-    c, w = rule.chunk, rule.before + 1 + rule.after
-    b, h, E = x.shape[:3]
-    x = x.reshape(b, h, E // c, c, *x.shape[3:])
-    n = E // c - (w - 1)
-    return jnp.concatenate([x[:, :, o : o + n] for o in range(w)], axis=3)
-
-
-def _fold(rule, x):
-    """Transpose of `_windows`: [b,h,n,w,d] -> [b,h,E,d], overlaps added."""
-    c, w = rule.chunk, rule.before + 1 + rule.after
-    b, h, n, _, d = x.shape
-    total = 0
-    for o in range(w):
-        total += jnp.pad(
-            x[:, :, :, o * c : (o + 1) * c], ((0, 0), (0, 0), (o, w - 1 - o), (0, 0), (0, 0))
-        )
-    return total.reshape(b, h, -1, d)
-
-
-def _survivors(rule, key, r, shape):
-    drawn = jax.random.bernoulli(jax.random.fold_in(key, r), 1 - rule.dropout, (1, 1, *shape[2:]))
-    return drawn / (1 - rule.dropout)
-
-
-def _forward(rule, q, v, plan, key):
-    b, h, R, L = plan.order.shape
-    c, a = rule.chunk, rule.before
+def _forward(rule, key, q, reach, v, plan):
+    """q [L,d], reach [L], v [L,e] -> output [L,e] and normaliser [L], float32 both."""
+    rounds, L = plan.order.shape
 
     def one_round(carry, r):
         o, lse = carry
-        at, mine, legal, sightings = _tile(rule, plan, r)
-        x = _take(q, at)
-        y = _windows(rule, _take(v, at))
-        k = _windows(rule, shared_keys(x, rule.scale))
-        x = x[:, :, a * c : a * c + L].reshape(b, h, -1, c, x.shape[-1])
-        logits = einsum("bhnid,bhnjd->bhnij", x, k)
-        logits = jnp.where(legal, logits, MASKED)
-        top = jnp.maximum(logits.max(-1), FLOOR)
-        p = jnp.exp(logits - top[..., None])
-        if sightings is not None:
-            p = p / jnp.maximum(sightings, 1.0)
+        now = _round(rule, plan, r, q, reach, key)
+        top = jnp.maximum(now.logits.max(-1), FLOOR)
+        p = jnp.exp(now.logits - top[..., None]) / now.sightings
         total = p.sum(-1)
-        if rule.dropout:
-            p = p * _survivors(rule, key, r, p.shape)
-        part = einsum("bhnij,bhnje->bhnie", p.astype(y.dtype), y)
         total = jnp.where(total > 0, total, 1.0)
-        part = (part / total[..., None]).reshape(b, h, L, -1)
-        here = (top + jnp.log(total)).reshape(b, h, L)
-        slot = jax.lax.dynamic_index_in_dim(plan.slot, r, 2, keepdims=False) - r * L
-        part, here = _take(part, slot), _take(here, slot)
+        p = (p * now.survivors).astype(v.dtype)
+        part = einsum("nij,nje->nie", p, windows.windows(rule, take(v, now.at))) / total[..., None]
+        slot = take(plan.slot, r) - r * L
+        part = take(part.reshape(L, -1), slot)
+        here = take((top + jnp.log(total)).reshape(L), slot)
         both = jnp.logaddexp(lse, here)
-        o = o * jnp.exp(lse - both)[..., None] + part * jnp.exp(here - both)[..., None]
+        o = o * jnp.exp(lse - both)[:, None] + part * jnp.exp(here - both)[:, None]
         return (o, both), None
 
-    start = (jnp.zeros(v.shape, jnp.float32), jnp.full((b, h, L), 2 * FLOOR))
-    (o, lse), _ = jax.lax.scan(one_round, start, jnp.arange(R))
-    o = jnp.where(_alone(lse, plan.keep), v.astype(o.dtype), o)
-    return o.astype(v.dtype), lse
+    start = (jnp.zeros(v.shape, jnp.float32), jnp.full((L,), MASKED))
+    (o, lse), _ = jax.lax.scan(one_round, start, jnp.arange(rounds))
+    return jnp.where(_alone(lse, plan.keep), v.astype(o.dtype), o).astype(v.dtype), lse
 
 
 def _alone(lse, keep):
-    alone = lse <= FLOOR
-    if keep is not None:
-        alone &= keep[:, None, :]
-    return alone[..., None]
+    """Rows [L,1] that may see nothing but themselves."""
+    alone = lse < FLOOR / 2
+    return (alone if keep is None else alone & keep)[:, None]
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _attend(rule, q, v, plan, key):
-    return _forward(rule, q, v, plan, key)[0]
+def _backward(rule, key, q, reach, v, plan, o, lse, do):
+    """Gradients of q [L,d], reach [L] and v [L,e]."""
+    rounds, L = plan.order.shape
+    margin = rule.before * rule.chunk
+    cut = lambda x: x.reshape(-1, rule.chunk, *x.shape[1:])
+    alone = _alone(lse, plan.keep)  # a lonely row copied its own value
+    dv = jnp.where(alone, do, 0.0).astype(jnp.float32)
+    do = jnp.where(alone, 0.0, do).astype(do.dtype)
+    delta = jnp.sum(do.astype(jnp.float32) * o.astype(jnp.float32), -1)
+
+    def one_round(totals, r):
+        now = _round(rule, plan, r, q, reach, key)
+        g, y = cut(take(do, now.mine)), windows.windows(rule, take(v, now.at))
+        p = jnp.exp(now.logits - cut(take(lse, now.mine))[..., None]) / now.sightings
+        dp = einsum("nie,nje->nij", g, y) * now.survivors
+        ds = p * (dp - cut(take(delta, now.mine))[..., None]) * now.reach
+        ds, p = ds.astype(q.dtype), (p * now.survivors).astype(do.dtype)
+        dv = windows.fold(rule, einsum("nij,nie->nje", p, g))
+        dk = windows.fold(rule, einsum("nij,nid->njd", ds, now.x))
+        dq = einsum("nij,njd->nid", ds, now.y).reshape(L, -1)
+        dreach = jnp.sum(dk * now.rows.astype(jnp.float32), -1)  # times reach, divided below
+        dq = dk + jnp.pad(dq, ((margin, dk.shape[0] - L - margin), (0, 0)))
+        parts = (dq, dreach, dv)
+        slot = take(plan.slot, r) - r * L + margin
+        totals = [t + take(x, slot) for t, x in zip(totals, parts, strict=True)]
+        if rule.wrap:  # what was seen across the ends of the round belongs to other slots
+            ends = jnp.concatenate([jnp.arange(margin), jnp.arange(L + margin, dq.shape[0])])
+            totals = [
+                t.at[take(now.at, ends)].add(take(x, ends))
+                for t, x in zip(totals, parts, strict=True)
+            ]
+        return tuple(totals), None
+
+    start = (jnp.zeros(q.shape, jnp.float32), jnp.zeros((L,), jnp.float32), dv)
+    (dq, dreach, dv), _ = jax.lax.scan(one_round, start, jnp.arange(rounds))
+    return dq.astype(q.dtype), dreach / reach, dv.astype(v.dtype)
 
 
-def _attend_forward(rule, q, v, plan, key):
-    o, lse = _forward(rule, q, v, plan, key)
-    return o, (q, v, plan, key, o, lse)
+# ---- all sequences and heads ---------------------------------------------------------------
 
 
-def _attend_backward(rule, saved, do):
-    q, v, plan, key, o, lse = saved
-    b, h, R, L = plan.order.shape
-    c, a = rule.chunk, rule.before
-    f32 = jnp.float32
-    alone = _alone(lse, plan.keep)
-    dv = jnp.where(alone, do.astype(f32), 0.0)
-    do = jnp.where(alone, jnp.zeros((), do.dtype), do)
-    delta = einsum("bhle,bhle->bhl", do, o)
-    cut = lambda x: x.reshape(b, h, -1, c, *x.shape[3:])
+def _each(at_once, function, *arrays):
+    """Applies `function` to every (sequence, head), `at_once` of them at the same time."""
+    b, h = arrays[0].shape[:2]
+    if at_once >= b * h:
+        return jax.vmap(jax.vmap(function))(*arrays)
+    arrays = jax.tree.map(lambda x: x.reshape(b * h, *x.shape[2:]), arrays)
+    size = None if at_once == 1 else at_once
+    out = jax.lax.map(lambda xs: function(*xs), arrays, batch_size=size)
+    return jax.tree.map(lambda x: x.reshape(b, h, *x.shape[1:]), out)
 
-    def one_round(carry, r):
-        dq, dv = carry
-        at, mine, legal, sightings = _tile(rule, plan, r)
-        x = _take(q, at)
-        y = _windows(rule, _take(v, at))
-        g = cut(_take(do, mine))
-        keys, back = jax.vjp(lambda x: shared_keys(x, rule.scale), x)
-        k = _windows(rule, keys)
-        x = cut(x[:, :, a * c : a * c + L])
-        logits = einsum("bhnid,bhnjd->bhnij", x, k)
-        p = jnp.exp(jnp.where(legal, logits, MASKED) - cut(_take(lse, mine))[..., None])
-        if sightings is not None:
-            p = p / jnp.maximum(sightings, 1.0)
-        dp = einsum("bhnie,bhnje->bhnij", g, y)
-        kept = p
-        if rule.dropout:
-            survivors = _survivors(rule, key, r, p.shape)
-            kept, dp = p * survivors, dp * survivors
-        ds = (p * (dp - cut(_take(delta, mine))[..., None])).astype(q.dtype)
-        dy = _fold(rule, einsum("bhnij,bhnie->bhnje", kept.astype(g.dtype), g))
-        dk = _fold(rule, einsum("bhnij,bhnid->bhnjd", ds, x))
-        dx = einsum("bhnij,bhnjd->bhnid", ds, k)
-        dx = jnp.pad(dx.reshape(b, h, L, -1), ((0, 0), (0, 0), (a * c, rule.after * c), (0, 0)))
-        dx = dx + back(dk.astype(keys.dtype))[0].astype(f32)
-        slot = jax.lax.dynamic_index_in_dim(plan.slot, r, 2, keepdims=False) - r * L
-        both = []
-        for total, part in ((dq, dx), (dv, dy)):
-            total = total + _take(part, slot + a * c)
-            if rule.wrap and not rule.within_bucket:
-                edge = jnp.concatenate([jnp.arange(a * c), jnp.arange(a * c + L, at.shape[-1])])
-                total = jax.vmap(jax.vmap(lambda t, i, p: t.at[i].add(p)))(
-                    total, at[:, :, edge], part[:, :, edge]
-                )
-            both.append(total)
-        return tuple(both), None
 
-    (dq, dv), _ = jax.lax.scan(one_round, (jnp.zeros(q.shape, f32), dv), jnp.arange(R))
-    return dq.astype(q.dtype), dv.astype(v.dtype), None, None
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _attend(rule, at_once, q, reach, v, plan, key):
+    return _attend_forward(rule, at_once, q, reach, v, plan, key)[0]
+
+
+def _attend_forward(rule, at_once, q, reach, v, plan, key):
+    o, lse = _each(at_once, partial(_forward, rule, key), q, reach, v, plan)
+    return o, (q, reach, v, plan, key, o, lse)
+
+
+def _attend_backward(rule, at_once, saved, do):
+    q, reach, v, plan, key, o, lse = saved
+    grads = _each(at_once, partial(_backward, rule, key), q, reach, v, plan, o, lse, do)
+    return (*grads, None, None)
 
 
 _attend.defvjp(_attend_forward, _attend_backward)
