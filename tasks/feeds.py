@@ -65,8 +65,10 @@ class Feed(Iterator[Batch]):
             raise StopIteration
         if self._batches is None:
             self._batches = self._open(self._position)
-        # Another reader may still have examples when this one has none left; all give the same number of batches.
-        batch = fill(next(self._batches, {}), self.batch_size, self.task.length)
+        if self._size is None:
+            batch = next(self._batches)
+        else:  # another reader may have examples left when this one has none; all give the same number of batches
+            batch = fill(next(self._batches, {}), self.batch_size, self.task.length)
         check_ids(batch, self.task, self.split, self._position)
         self._position += self._stride
         return batch

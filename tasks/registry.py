@@ -3,9 +3,11 @@
 seqio and TensorFlow are imported inside the functions, on first use: they cost five seconds and are not everywhere.
 """
 
+import atexit
 import functools
 import os
 import secrets
+import weakref
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -99,7 +101,8 @@ def converter_class():
         PACKING_FEATURE_DTYPES = None
 
         def __init__(self):
-            super().__init__(pack=False)
+            # The length check would be two more maps over every example; rows are trimmed and padded to length anyway.
+            super().__init__(pack=False, apply_length_check=False)
 
         def get_model_feature_lengths(self, task_feature_lengths):
             return dict.fromkeys(self.MODEL_FEATURES, task_feature_lengths["targets"])
@@ -187,4 +190,28 @@ def seqio_batches(
         shard_info=seqio.ShardInfo(index=reader, num_shards=readers),
         verbose=False,
     )
-    return dataset.batch(batch_size).prefetch(2).as_numpy_iterator()
+    return _reading(dataset.batch(batch_size).prefetch(2))
+
+
+_READING: weakref.WeakSet = weakref.WeakSet()
+
+
+def _reading(dataset) -> Iterator[dict[str, np.ndarray]]:
+    """The dataset's elements, by a generator that is closed before the interpreter ends.
+
+    TensorFlow's threads read ahead and call Python for examples. Were they still at it while the interpreter is taken
+    down, they would wait for its lock, and the interpreter for them, for ever.
+    """
+
+    def read():
+        yield from dataset.as_numpy_iterator()
+
+    reading = read()
+    _READING.add(reading)
+    return reading
+
+
+@atexit.register
+def _stop_reading() -> None:
+    for reading in list(_READING):
+        reading.close()

@@ -20,12 +20,11 @@ def seqio():
     return library()[0]
 
 
-def run(script):
+def run(script, *arguments):
     """A fresh interpreter: what is imported, hidden and printed can only be seen there."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
-    return subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, env=environment, check=False
-    )
+    command = [sys.executable, *arguments, "-c", script]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, check=False, timeout=300)
 
 
 def test_tasks_need_neither_tensorflow_nor_seqio():
@@ -43,11 +42,12 @@ assert next(feed)["decoder_target_tokens"].shape == (4, 8)
     assert done.returncode == 0, done.stderr
 
 
-def test_registering_is_quiet_and_leaves_the_accelerators_alone(seqio):
+def test_reading_is_quiet_leaves_the_accelerators_alone_and_ends_with_the_interpreter(seqio):
+    # The feed is alive when the interpreter ends, with TensorFlow's threads reading ahead: the script must end still.
     script = """
 import tasks
-task = tasks.duplication(length=8)
-next(task.feed("train", 2, pipeline="seqio"))
+feed = tasks.duplication(length=8).feed("train", 2, pipeline="seqio")
+next(feed)
 import tensorflow as tf
 assert not tf.config.get_visible_devices("GPU") and not tf.config.get_visible_devices("TPU")
 """
