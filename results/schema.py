@@ -1,0 +1,307 @@
+"""The record of one finished run: what ran, on what, and what came out.
+
+A record is one JSON file, `records/<stem>/<scale>-seed<k>-<finish time>.json`. It is validated when it is written and
+again when it is read, so that whatever a table prints has passed the same gate. Nothing outside the standard library.
+"""
+
+import dataclasses
+import itertools
+import json
+import math
+import os
+import re
+import tempfile
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from pathlib import Path
+
+VERSION = 1
+RECORDS = Path(__file__).parent / "records"
+MAX_CURVE_POINTS = 300
+
+_STEM = re.compile(r"[a-z0-9_]+(/[a-z0-9_]+)+(\+[a-z0-9_]+)*")
+_NAME = re.compile(r"[a-z0-9_]+")
+
+
+class RecordError(ValueError):
+    """A record that cannot be used; the message names the field, what stood there, and what is wanted."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One figure of one evaluation, in `unit`; `spread` is the standard deviation of `per_draw`, 0 for one draw."""
+
+    value: float
+    unit: str
+    better: str  # 'higher' or 'lower'
+    spread: float
+    per_draw: list[float]
+
+    def check(self, where):
+        _wanted(where + "better", self.better, self.better in ("higher", "lower"), "'higher' or 'lower'")
+        _wanted(where + "spread", self.spread, self.spread >= 0, "at least 0")
+        _wanted(where + "spread", self.spread, len(self.per_draw) > 1 or self.spread == 0, "0 for a single draw")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One evaluation of the trained parameters: `draws` passes over `examples` sequences, `weight` counted positions."""
+
+    split: str
+    draws: int
+    examples: int
+    weight: float
+    metrics: dict[str, Metric]
+
+    def check(self, where):
+        _wanted(where + "draws", self.draws, self.draws >= 1, "at least 1")
+        _wanted(where + "examples", self.examples, self.examples >= 1, "at least 1")
+        _wanted(where + "weight", self.weight, self.weight > 0, "above 0")
+        for name, metric in self.metrics.items():
+            count = len(metric.per_draw)
+            _wanted(
+                f"{where}metrics.{name}.per_draw",
+                f"{count} values",
+                count == self.draws,
+                f"{self.draws}, as draws says",
+            )
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which data was read: the task's name and its fingerprint."""
+
+    task: str
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Devices:
+    """What the run ran on, as JAX names it."""
+
+    platform: str
+    kind: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """One finished run. Units: seconds, bytes, tokens per second; times are ISO 8601 with their offset from UTC.
+
+    `overrides` are command-line bindings; a record that has any is listed below its table but never fills a cell.
+    `peak_memory_bytes` is 0 where the platform cannot tell. `curve` holds training metrics: equally long lists under
+    the metrics' names, and the steps they belong to under 'step'.
+    """
+
+    stem: str
+    scale: str
+    seed: int
+    steps: int
+    overrides: list[str]
+    commit: str
+    dirty: bool
+    config: str
+    data: Data
+    devices: Devices
+    started: str
+    finished: str
+    wall_seconds: float
+    peak_memory_bytes: int
+    parameters: int
+    tokens_per_second: float
+    evaluations: dict[str, Evaluation]
+    curve: dict[str, list[float]] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    schema: int = VERSION
+
+    def check(self, where=""):
+        _wanted("stem", self.stem, _STEM.fullmatch(self.stem), "a path such as 'reformer/table2/lsh4'")
+        _wanted("scale", self.scale, _NAME.fullmatch(self.scale), "letters a-z, digits and '_', such as 'cpu'")
+        for name in ("seed", "steps", "peak_memory_bytes", "parameters", "wall_seconds", "tokens_per_second"):
+            _wanted(name, getattr(self, name), getattr(self, name) >= 0, "at least 0")
+        _wanted("devices.count", self.devices.count, self.devices.count >= 1, "at least 1")
+        began, ended = _time("started", self.started), _time("finished", self.finished)
+        _wanted("finished", self.finished, ended >= began, f"not before started, {self.started}")
+        self._check_curve()
+
+    def _check_curve(self):
+        lengths = {name: len(values) for name, values in self.curve.items()}
+        if lengths:
+            steps = self.curve.get("step")
+            _wanted("curve", sorted(lengths), steps is not None, "a list named 'step' among them")
+            _wanted("curve", lengths, len(set(lengths.values())) == 1, "lists of equal length")
+            _wanted("curve", f"{len(steps)} points", len(steps) <= MAX_CURVE_POINTS, f"at most {MAX_CURVE_POINTS}")
+            rising = all(a < b for a, b in itertools.pairwise(steps))
+            _wanted("curve.step", steps, rising, "steps in rising order")
+
+    @property
+    def finish_time(self):
+        """When the run ended, as a datetime in UTC: the newest record of a (stem, scale, seed) is the one that counts."""
+        return _time("finished", self.finished)
+
+    def to_dict(self):
+        """The record as plain dicts and lists, `schema` first, as it is written."""
+        plain = dataclasses.asdict(self)
+        return {"schema": plain.pop("schema"), **plain}
+
+    @staticmethod
+    def from_dict(plain):
+        """Builds and validates a record from parsed JSON; raises RecordError."""
+        if not isinstance(plain, dict):
+            raise RecordError(f"received {_short(plain)}; wanted a JSON object")
+        _wanted("schema", plain.get("schema"), type(plain.get("schema")) is int, "a version number: is this a record?")
+        newer = "an older program cannot read it: update" if plain["schema"] > VERSION else "run the experiment again"
+        _wanted("schema", plain["schema"], plain["schema"] == VERSION, f"{VERSION} ({newer})")
+        return _build(Record, plain, "")
+
+
+def write(record, records_dir=RECORDS):
+    """Writes `record` under `records_dir`, whole or not at all, and returns its path.
+
+    Raises RecordError if the record would not pass reading (a non-finite value, say), and OSError from the file system;
+    in both cases nothing that was there before has changed. A name that is taken gets a number: no record is lost.
+    """
+    record = Record.from_dict(record.to_dict())
+    folder = Path(records_dir) / record.stem
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"{record.scale}-seed{record.seed}-{record.finish_time:%Y%m%dT%H%M%SZ}"
+    path, number = folder / f"{name}.json", 1
+    while path.exists():
+        number += 1
+        path = folder / f"{name}-{number}.json"
+    # Same folder, so that the rename stays on one file system; a hidden name, so that no reader takes it for a record.
+    handle, temporary = tempfile.mkstemp(prefix=".record-", suffix=".tmp", dir=folder)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(record.to_dict(), file, indent=1, allow_nan=False, ensure_ascii=False)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)  # mkstemp keeps it private; a record is there to be read
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    _sync_folder(folder)
+    return path
+
+
+def read(path):
+    """Reads and validates one record; raises RecordError or OSError."""
+    try:
+        plain = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as problem:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
+        raise RecordError(f"not readable as JSON: {problem}") from problem
+    return Record.from_dict(plain)
+
+
+def read_all(records_dir=RECORDS):
+    """All usable records below `records_dir`, oldest first, and a list of (path, problem) for the others.
+
+    One bad file never costs the good ones; a folder that is not there holds no records.
+    """
+    records, problems = [], []
+    records_dir = Path(records_dir)
+    for path in sorted(records_dir.rglob("*.json")):
+        try:
+            record = read(path)
+            home = path.parent.relative_to(records_dir).as_posix()
+            _wanted("stem", record.stem, record.stem == home, f"{home!r}, as its folder says")
+            records.append(record)
+        except (RecordError, OSError) as problem:
+            problems.append((path, str(problem)))
+    records.sort(key=lambda record: (record.finish_time, record.stem, record.seed))
+    return records, problems
+
+
+# ---- validation: one small walk over the dataclasses' annotations
+
+
+def _build(kind, plain, where):
+    """Turns `plain` into the dataclass `kind`; `where` is the path of field names that leads to it."""
+    fields = {item.name: item for item in dataclasses.fields(kind)}
+    for name in plain:
+        if name not in fields:
+            near = get_close_matches(name, fields, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise RecordError(f"field {where + str(name)!r}: not part of schema {VERSION}{hint}")
+    values = {}
+    for name, item in fields.items():
+        if name not in plain:
+            raise RecordError(f"field {where + name!r}: missing")
+        values[name] = _convert(item.type, plain[name], where + name)
+    built = kind(**values)
+    if hasattr(built, "check"):
+        built.check(where)
+    return built
+
+
+def _convert(kind, value, where):
+    if dataclasses.is_dataclass(kind):
+        _wanted(where, value, isinstance(value, dict), "an object")
+        return _build(kind, value, where + ".")
+    origin = getattr(kind, "__origin__", None)
+    if origin is list:
+        _wanted(where, value, isinstance(value, list), "a list")
+        return [_convert(kind.__args__[0], item, f"{where}[{place}]") for place, item in enumerate(value)]
+    if origin is dict:
+        _wanted(where, value, isinstance(value, dict), "an object")
+        _wanted(where, value, all(isinstance(key, str) and key for key in value), "names as keys")
+        return {key: _convert(kind.__args__[1], item, f"{where}.{key}") for key, item in value.items()}
+    if kind is float:
+        # bool is an int to Python, never a measurement.
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        _wanted(where, value, number and _finite(value), "a finite number")
+        # Counts and steps stay integers, so that a record reads back as it was written.
+        return value if isinstance(value, int) else float(value)
+    if kind is int:
+        # Bounded, so that no later arithmetic or formatting can overflow.
+        _wanted(where, value, type(value) is int and abs(value) < 2**63, "a whole number below 2^63")
+        return value
+    _wanted(where, value, type(value) is kind, {str: "text", bool: "true or false"}[kind])
+    return value
+
+
+def _wanted(where, received, holds, wanted):
+    if not holds:
+        raise RecordError(f"field {where!r}: received {_short(received)}; wanted {wanted}")
+
+
+def _short(value):
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _finite(value):
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond the range of float
+        return False
+
+
+def _time(where, text):
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        time = None
+    _wanted(where, text, time and time.tzinfo, "an ISO time with its offset, such as '2026-01-31T09:00:00+00:00'")
+    return time.astimezone(UTC)
+
+
+def _refuse_constant(name):
+    raise ValueError(f"{name} is not a finite number")
+
+
+def _sync_folder(folder):
+    """Makes the rename itself durable, where the system lets a folder be opened."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass  # some network file systems refuse; the record itself has been synced
+    finally:
+        os.close(handle)
