@@ -31,6 +31,8 @@ from reformer.full import FLOOR, MASKED
 from reformer.products import einsum
 from reformer.windows import take
 
+CPU_BLOCK = 4096
+
 
 @dataclass(frozen=True)
 class LSH:
@@ -59,7 +61,7 @@ class LSH:
     wrap: bool = False
     scale: str = "official"
     dropout: float = 0.0
-    at_once: int | None = None
+    block: int | None = None
 
     shared = True  # hashing needs queries that are also the keys
 
@@ -70,8 +72,8 @@ class LSH:
         checks.positive("after", self.after, least=0)
         checks.choice("scale", self.scale, full.SCALES)
         checks.rate("dropout", self.dropout)
-        if self.at_once is not None:
-            checks.positive("at_once", self.at_once)
+        if self.block is not None:
+            checks.positive("block", self.block)
         if self.buckets is not None:
             hashing.check_factors(self.factors(1))
 
@@ -121,7 +123,7 @@ class LSH:
             correct_duplicates=self.correct_duplicates,
             wrap=self.wrap,
             key=jax.random.fold_in(key, 1),
-            at_once=self.at_once,
+            block=self.block,
             **rest,
         )
 
@@ -143,7 +145,7 @@ def lsh_attention(
     scale="official",
     dropout=0.0,
     key=None,
-    at_once=None,
+    block=None,
 ):
     """Attention along given bucket ids: q [b,h,l,d], v [b,h,l,e] -> [b,h,l,e].
 
@@ -161,8 +163,9 @@ def lsh_attention(
     scale: see `full.shared_keys`.
     dropout: share of the weights dropped, after the softmax and without renormalising; one
         mask for the batch and the heads, drawn from `key`.
-    at_once: (sequence, head) pairs computed at the same time; memory grows with it. None is
-        all of them, but one on CPU, where smaller arrays stay in the cache.
+    block: positions computed at the same time, of one or of several sequences and heads;
+        memory grows with it. None is all of them, but CPU_BLOCK on CPU, where small arrays
+        stay in the cache. It does not change the result.
 
     A position sees itself only if it sees nothing else in any round: it then copies its own
     value. Who is visible depends on later positions through the sorting; later *values*
@@ -173,8 +176,14 @@ def lsh_attention(
     checks.dropout_key(dropout, key)
     if buckets.ndim != 4 or (*buckets.shape[:2], buckets.shape[3]) != (b, h, l):
         raise ValueError(f"buckets must be [b,h,r,l] beside q {q.shape}; got {buckets.shape}")
+    if block is None:
+        block = CPU_BLOCK if jax.default_backend() == "cpu" else b * h * l
+    chunk = min(chunk, l)
+    chunks = -(-l // chunk)
+    each = -(-chunks // min(chunks, -(-l // block)))  # chunks of one group
+    groups = -(-chunks // each)
     rule = windows.Rule(
-        min(chunk, l),
+        chunk,
         before,
         after,
         causal,
@@ -182,12 +191,14 @@ def lsh_attention(
         correct_duplicates,
         wrap and not within_bucket,
         dropout,
+        each * chunk,
+        max(1, block // l),
     )
     reach = jax.lax.rsqrt(jnp.sum(jnp.square(q.astype(jnp.float32)), -1) + d * full.EPSILON)
     if scale == "paper":
         reach = reach * d**-0.5
 
-    extra = -l % rule.chunk
+    extra = groups * rule.group - l
     if extra or keep is not None:
         keep = jnp.ones((b, l), bool) if keep is None else keep
         keep = jnp.pad(keep, ((0, 0), (0, extra)))
@@ -196,65 +207,78 @@ def lsh_attention(
         reach = jnp.pad(reach, ((0, 0), (0, 0), (0, extra)))
         buckets = jnp.pad(buckets, ((0, 0), (0, 0), (0, 0), (0, extra)))
     plan = windows.make_plan(rule, jax.lax.stop_gradient(buckets), keep, count)
-    if at_once is None:
-        at_once = 1 if jax.default_backend() == "cpu" else b * h
-    return _attend(rule, at_once, q, reach, v, plan, key)[:, :, :l]
+    return _attend(rule, q, reach, v, plan, key)[:, :, :l]
 
 
-# ---- attention over one round --------------------------------------------------------------
+# ---- one sequence of one head --------------------------------------------------------------
 
 
-class _Round(NamedTuple):
-    """One round of one sequence, cut into chunks."""
+class _Group(NamedTuple):
+    """Some neighbouring chunks of one sorted round."""
 
-    at: jax.Array  # [E] position in each visible slot
-    mine: jax.Array  # [L] position of each query
-    rows: jax.Array  # [E,d] visible vectors
-    x: jax.Array  # [n,c,d] queries
-    y: jax.Array  # [n,w,d] the same vectors as keys, not yet normalised
-    reach: jax.Array  # [n,1,w] what normalises them
-    logits: jax.Array  # [n,c,w] masked
-    sightings: jax.Array | float  # [n,c,w]
-    survivors: jax.Array | float  # [n,c,w] dropout factors
+    rows: jax.Array  # [E,...] vectors in the visible slots
+    mine: jax.Array  # [n,c] positions of the queries
+    reach: jax.Array  # [n,w] what normalises the keys
+    legal: jax.Array  # [n,c,w] may the query see the key?
+    sightings: jax.Array | None  # [n,c,w] how often it does in all rounds, if that is corrected
+    survivors: jax.Array | None  # [n,c,w] dropout factors, if there is dropout
 
 
-def _round(rule, plan, r, q, reach, key):
-    """Sorts, chunks and multiplies: everything both directions need."""
-    rounds, L = plan.order.shape
-    slots, at = windows.visible(rule, plan, r)
-    margin = rule.before * rule.chunk
-    rows = take(q, at)
-    y = windows.windows(rule, rows)
-    x = rows[margin : margin + L].reshape(-1, rule.chunk, q.shape[-1])
-    norm = windows.windows(rule, take(reach, at))[:, None, :]
-    # Scaling the columns of q q^T is cheaper than making, sorting and chunking k.
-    logits = einsum("nid,njd->nij", x, y) * norm
-    logits = jnp.where(windows.legal_pairs(rule, plan, r, slots, at), logits, MASKED)
-    sightings = survivors = 1.0
-    if rule.correct_duplicates and (rounds > 1 or rule.wrap):
-        sightings = jnp.maximum(windows.count_sightings(rule, plan, r, at), 1.0)
+def _gather(rule, plan, r, start, key, vectors, reach):
+    """The group of round r that begins with slot `start`: vectors [L,...], reach [L] -> _Group."""
+    slots = windows.visible(rule, plan, r, start)
+    at = windows.occupants(plan, slots)
+    legal = windows.legal_pairs(rule, plan, r, slots, at)
+    sightings = survivors = None
+    if rule.correct_duplicates and (plan.order.shape[0] > 1 or rule.wrap):
+        sightings = jnp.maximum(windows.count_sightings(rule, plan, at), 1)
     if rule.dropout:
-        drawn = jax.random.bernoulli(jax.random.fold_in(key, r), 1 - rule.dropout, logits.shape)
+        chunks = r * plan.order.shape[1] + start + jnp.arange(legal.shape[0]) * rule.chunk
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, chunks)
+        drawn = jax.vmap(lambda k: jax.random.bernoulli(k, 1 - rule.dropout, legal.shape[1:]))(keys)
         survivors = drawn / (1 - rule.dropout)
-    return _Round(at, at[margin : margin + L], rows, x, y, norm, logits, sightings, survivors)
+    reach = windows.spread(rule, take(reach, at))
+    mine = windows.queries(rule, at)
+    return _Group(take(vectors, at), mine, reach, legal, sightings, survivors)
+
+
+def _weights(group, x, y, reference):
+    """exp(logit - reference) / sightings, float32 [n,c,w]; x [n,c,d], y [n,w,d]. Also the
+    reference [n,c], which is the largest logit if none is given."""
+    # Scaling the columns of q q^T is cheaper than making, sorting and chunking k.
+    logits = einsum("nid,njd->nij", x, y) * group.reach[:, None, :]
+    logits = jnp.where(group.legal, logits, MASKED)
+    if reference is None:
+        reference = jnp.maximum(logits.max(-1), FLOOR)
+    p = jnp.exp(logits - reference[..., None])
+    return (p if group.sightings is None else p / group.sightings), reference
+
+
+def _drop(group, x):
+    """Dropout of x [n,c,w]."""
+    return x if group.survivors is None else x * group.survivors
 
 
 def _forward(rule, key, q, reach, v, plan):
     """q [L,d], reach [L], v [L,e] -> output [L,e] and normaliser [L], float32 both."""
-    rounds, L = plan.order.shape
+    (rounds, L), d = plan.order.shape, q.shape[-1]
+    vectors = jnp.concatenate([q, v], -1)  # one gather of long rows is cheaper than two
+
+    def one_group(r, start):
+        group = _gather(rule, plan, r, start, key, vectors, reach)
+        x, y = windows.queries(rule, group.rows[:, :d]), windows.spread(rule, group.rows[:, :d])
+        p, top = _weights(group, x, y, None)
+        total = p.sum(-1)
+        total = jnp.where(total > 0, total, 1.0)
+        p, u = _drop(group, p).astype(v.dtype), windows.spread(rule, group.rows[:, d:])
+        o = einsum("nij,nje->nie", p, u) / total[..., None]
+        return o.reshape(rule.group, -1), (top + jnp.log(total)).reshape(rule.group)
 
     def one_round(carry, r):
         o, lse = carry
-        now = _round(rule, plan, r, q, reach, key)
-        top = jnp.maximum(now.logits.max(-1), FLOOR)
-        p = jnp.exp(now.logits - top[..., None]) / now.sightings
-        total = p.sum(-1)
-        total = jnp.where(total > 0, total, 1.0)
-        p = (p * now.survivors).astype(v.dtype)
-        part = einsum("nij,nje->nie", p, windows.windows(rule, take(v, now.at))) / total[..., None]
+        parts = _groups(rule, L, partial(one_group, r))
         slot = take(plan.slot, r) - r * L
-        part = take(part.reshape(L, -1), slot)
-        here = take((top + jnp.log(total)).reshape(L), slot)
+        part, here = (take(x.reshape(L, *x.shape[2:]), slot) for x in parts)
         both = jnp.logaddexp(lse, here)
         o = o * jnp.exp(lse - both)[:, None] + part * jnp.exp(here - both)[:, None]
         return (o, both), None
@@ -272,69 +296,79 @@ def _alone(lse, keep):
 
 def _backward(rule, key, q, reach, v, plan, o, lse, do):
     """Gradients of q [L,d], reach [L] and v [L,e]."""
-    rounds, L = plan.order.shape
+    (rounds, L), d, e = plan.order.shape, q.shape[-1], v.shape[-1]
     margin = rule.before * rule.chunk
-    cut = lambda x: x.reshape(-1, rule.chunk, *x.shape[1:])
     alone = _alone(lse, plan.keep)  # a lonely row copied its own value
     dv = jnp.where(alone, do, 0.0).astype(jnp.float32)
-    do = jnp.where(alone, 0.0, do).astype(do.dtype)
+    do = jnp.where(alone, 0.0, do).astype(v.dtype)
     delta = jnp.sum(do.astype(jnp.float32) * o.astype(jnp.float32), -1)
+    vectors = jnp.concatenate([q, v, do], -1)
+
+    def one_group(r, start):
+        group = _gather(rule, plan, r, start, key, vectors, reach)
+        x, y = windows.queries(rule, group.rows[:, :d]), windows.spread(rule, group.rows[:, :d])
+        u = windows.spread(rule, group.rows[:, d : d + e])
+        g = windows.queries(rule, group.rows[:, d + e :])
+        p, _ = _weights(group, x, y, take(lse, group.mine))
+        dp = _drop(group, einsum("nie,nje->nij", g, u))
+        ds = p * (dp - take(delta, group.mine)[..., None]) * group.reach[:, None, :]
+        ds, p = ds.astype(q.dtype), _drop(group, p).astype(v.dtype)
+        dq = einsum("nij,njd->nid", ds, y).reshape(rule.group, d)
+        dk = windows.fold(einsum("nij,nid->njd", ds, x), rule.chunk)
+        dv = windows.fold(einsum("nij,nie->nje", p, g), rule.chunk)
+        dreach = jnp.sum(dk * group.rows[:, :d].astype(jnp.float32), -1)  # reach times too large
+        dq = dk + jnp.pad(dq, ((margin, dk.shape[0] - rule.group - margin), (0, 0)))
+        return dq, dreach, dv
 
     def one_round(totals, r):
-        now = _round(rule, plan, r, q, reach, key)
-        g, y = cut(take(do, now.mine)), windows.windows(rule, take(v, now.at))
-        p = jnp.exp(now.logits - cut(take(lse, now.mine))[..., None]) / now.sightings
-        dp = einsum("nie,nje->nij", g, y) * now.survivors
-        ds = p * (dp - cut(take(delta, now.mine))[..., None]) * now.reach
-        ds, p = ds.astype(q.dtype), (p * now.survivors).astype(do.dtype)
-        dv = windows.fold(rule, einsum("nij,nie->nje", p, g))
-        dk = windows.fold(rule, einsum("nij,nid->njd", ds, now.x))
-        dq = einsum("nij,njd->nid", ds, now.y).reshape(L, -1)
-        dreach = jnp.sum(dk * now.rows.astype(jnp.float32), -1)  # times reach, divided below
-        dq = dk + jnp.pad(dq, ((margin, dk.shape[0] - L - margin), (0, 0)))
-        parts = (dq, dreach, dv)
+        parts = [windows.fold(x, rule.group) for x in _groups(rule, L, partial(one_group, r))]
         slot = take(plan.slot, r) - r * L + margin
-        totals = [t + take(x, slot) for t, x in zip(totals, parts, strict=True)]
+        sums = [t + take(x, slot) for t, x in zip(totals, parts, strict=True)]
         if rule.wrap:  # what was seen across the ends of the round belongs to other slots
-            ends = jnp.concatenate([jnp.arange(margin), jnp.arange(L + margin, dq.shape[0])])
-            totals = [
-                t.at[take(now.at, ends)].add(take(x, ends))
-                for t, x in zip(totals, parts, strict=True)
-            ]
-        return tuple(totals), None
+            ends = jnp.concatenate([jnp.arange(margin), jnp.arange(L + margin, parts[0].shape[0])])
+            at = windows.occupants(plan, ends + r * L - margin)
+            sums = [t.at[at].add(take(x, ends)) for t, x in zip(sums, parts, strict=True)]
+        return tuple(sums), None
 
     start = (jnp.zeros(q.shape, jnp.float32), jnp.zeros((L,), jnp.float32), dv)
     (dq, dreach, dv), _ = jax.lax.scan(one_round, start, jnp.arange(rounds))
     return dq.astype(q.dtype), dreach / reach, dv.astype(v.dtype)
 
 
+def _groups(rule, L, function):
+    """`function` of the first slot of every group of a round, one after the other, stacked."""
+    if rule.group == L:
+        return jax.tree.map(lambda x: x[None], function(0))
+    return jax.lax.map(function, jnp.arange(0, L, rule.group, dtype=jnp.int32))
+
+
 # ---- all sequences and heads ---------------------------------------------------------------
 
 
-def _each(at_once, function, *arrays):
-    """Applies `function` to every (sequence, head), `at_once` of them at the same time."""
+def _each(rule, function, *arrays):
+    """`function` of every (sequence, head), `at_once` of them at the same time."""
     b, h = arrays[0].shape[:2]
-    if at_once >= b * h:
+    if rule.at_once >= b * h:
         return jax.vmap(jax.vmap(function))(*arrays)
     arrays = jax.tree.map(lambda x: x.reshape(b * h, *x.shape[2:]), arrays)
-    size = None if at_once == 1 else at_once
+    size = None if rule.at_once == 1 else rule.at_once
     out = jax.lax.map(lambda xs: function(*xs), arrays, batch_size=size)
     return jax.tree.map(lambda x: x.reshape(b, h, *x.shape[1:]), out)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _attend(rule, at_once, q, reach, v, plan, key):
-    return _attend_forward(rule, at_once, q, reach, v, plan, key)[0]
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _attend(rule, q, reach, v, plan, key):
+    return _attend_forward(rule, q, reach, v, plan, key)[0]
 
 
-def _attend_forward(rule, at_once, q, reach, v, plan, key):
-    o, lse = _each(at_once, partial(_forward, rule, key), q, reach, v, plan)
+def _attend_forward(rule, q, reach, v, plan, key):
+    o, lse = _each(rule, partial(_forward, rule, key), q, reach, v, plan)
     return o, (q, reach, v, plan, key, o, lse)
 
 
-def _attend_backward(rule, at_once, saved, do):
+def _attend_backward(rule, saved, do):
     q, reach, v, plan, key, o, lse = saved
-    grads = _each(at_once, partial(_backward, rule, key), q, reach, v, plan, o, lse, do)
+    grads = _each(rule, partial(_backward, rule, key), q, reach, v, plan, o, lse, do)
     return (*grads, None, None)
 
 

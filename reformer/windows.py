@@ -24,6 +24,8 @@ class Rule(NamedTuple):
     correct_duplicates: bool
     wrap: bool
     dropout: float
+    group: int  # queries of one sequence computed at the same time, whole chunks
+    at_once: int  # (sequence, head) pairs computed at the same time
 
 
 class Plan(NamedTuple):
@@ -71,7 +73,7 @@ def take(x, index):
     return x.at[index].get(mode="promise_in_bounds")
 
 
-def windows(rule, x):
+def spread(rule, x):
     """Visible slots [E,...] -> [n,w,...]: each chunk beside its neighbours."""
     c, parts = rule.chunk, rule.before + 1 + rule.after
     x = x.reshape(-1, c, *x.shape[1:])
@@ -79,62 +81,81 @@ def windows(rule, x):
     return jnp.concatenate([x[o : o + n] for o in range(parts)], axis=1)
 
 
-def fold(rule, x):
-    """Transpose of `windows`: [n,w,d] -> [E,d], overlaps added."""
-    c, parts = rule.chunk, rule.before + 1 + rule.after
-    pieces = (
-        jnp.pad(x[:, o * c : (o + 1) * c], ((o, parts - 1 - o), (0, 0), (0, 0)))
-        for o in range(parts)
-    )
-    return sum(pieces).reshape(-1, x.shape[-1])
+def fold(x, step):
+    """Adds up windows that overlap: x [n,w,...], each `step` after the one before -> [E,...].
+
+    With step = c this is the transpose of `spread`, E = (n - 1) step + w.
+    """
+    n, w = x.shape[:2]
+    total = 0
+    for o in range(0, w, step):
+        piece = x[:, o : o + step]
+        short = step - piece.shape[1]
+        piece = jnp.pad(piece, ((0, 0), (0, short), *((0, 0),) * (x.ndim - 2)))
+        piece = piece.reshape(n * step, *x.shape[2:])[: n * step - short]
+        after = (n - 1) * step + w - o - piece.shape[0]
+        total += jnp.pad(piece, ((o, after), *((0, 0),) * (x.ndim - 2)))
+    return total
 
 
-def visible(rule, plan, r):
-    """Slots that round r looks at, and the position in each: int32 [E] both, E = L + (w - c)."""
-    rounds, L = plan.order.shape
+def visible(rule, plan, r, start):
+    """The slots that `rule.group` queries from slot `start` of round r look at: int32 [E]."""
     margin = rule.before * rule.chunk
-    slots = jnp.arange(L + margin + rule.after * rule.chunk, dtype=jnp.int32) + (r * L - margin)
-    return slots, take(plan.order.reshape(-1), slots % (rounds * L))
+    first = r * plan.order.shape[1] + start - margin
+    return first + jnp.arange(margin + rule.group + rule.after * rule.chunk, dtype=jnp.int32)
+
+
+def occupants(plan, slots):
+    """Position in each slot, int32; slots before the first and after the last wrap around."""
+    return take(plan.order.reshape(-1), slots % plan.order.size)
 
 
 def legal_pairs(rule, plan, r, slots, at):
     """May a query of round r see a slot of its window? bool [n,c,w]."""
-    L, c = plan.order.shape[1], rule.chunk
-    exists = jnp.ones_like(slots, bool)
-    if not rule.wrap:
-        exists = (slots >= r * L) & (slots < (r + 1) * L)
-    if plan.keep is not None:
-        exists &= take(plan.keep, at)
-    i = take(plan.order, r).reshape(-1, c, 1)
+    L = plan.order.shape[1]
+    own = queries(rule, at)
     # What nobody may see takes a place behind all others: one comparison less per pair.
-    j = windows(rule, jnp.where(exists, at, L))[:, None, :]
+    places = jnp.arange(L + 1, dtype=jnp.int32)
+    if plan.keep is not None:
+        places = places.at[:L].set(jnp.where(plan.keep, places[:L], L))
+    if not rule.wrap:
+        at = jnp.where((slots >= r * L) & (slots < (r + 1) * L), at, L)
+    i, j = own[:, :, None], spread(rule, take(places, at))[:, None, :]
     legal = j < i if rule.causal else (j != i) & (j < L)
     if rule.within_bucket:
-        slots = windows(rule, slots)[:, None, :]
-        legal &= slots >= take(take(plan.first, r), i)
-        legal &= slots < take(take(plan.last, r), i)
+        slots = spread(rule, slots)[:, None, :]
+        legal &= slots >= take(take(plan.first, r), own)[:, :, None]
+        legal &= slots < take(take(plan.last, r), own)[:, :, None]
     return legal
 
 
-def count_sightings(rule, plan, r, at):
-    """N_ij: how often, in all rounds together, the query sees the key. float32 [n,c,w]."""
+def queries(rule, x):
+    """The queries among visible slots: [E,...] -> [n,c,...]."""
+    margin = rule.before * rule.chunk
+    return x[margin : margin + rule.group].reshape(-1, rule.chunk, *x.shape[1:])
+
+
+def count_sightings(rule, plan, at):
+    """N_ij: how often, in all rounds together, the query sees the key. int32 [n,c,w]."""
     (rounds, L), c = plan.order.shape, rule.chunk
     n, ring = L // c, rounds * L
-    i = take(plan.order, r).reshape(-1, c, 1)
-    slots = [windows(rule, take(plan.slot[s], at))[:, None, :] for s in range(rounds)]
+    own = queries(rule, at)
+    slots = [spread(rule, take(plan.slot[s], at))[:, None, :] for s in range(rounds)]
     seen = 0
     for s in range(rounds):
-        first = take(plan.first[s], i)
-        span = take(plan.last[s], i) - first
+        first = take(plan.first[s], own)[:, :, None]
+        span = take(plan.last[s] - plan.first[s], own)[:, :, None]
         if not rule.wrap:
             # As unsigned numbers, slots before `first` are beyond any span.
-            seen += ((slots[s] - first).astype(jnp.uint32) < span.astype(jnp.uint32)) * 1.0
+            met = (slots[s] - first).astype(jnp.uint32) < span.astype(jnp.uint32)
+            seen += met.astype(jnp.int32)
             continue
         # A window can reach other rounds, and itself again if it is longer than the ring.
+        width = (rule.before + 1 + rule.after) * c
         reached = {
             (s + t) % rounds for t in range(-rule.before // n, (n - 1 + rule.after) // n + 1)
         }
         for t in reached:
-            for turn in range(-(-(rule.before + 1 + rule.after) * c // ring)):
-                seen += ((slots[t] - first) % ring + turn * ring < span) * 1.0
+            for turn in range(-(-width // ring)):
+                seen += ((slots[t] - first) % ring + turn * ring < span).astype(jnp.int32)
     return seen
