@@ -1,0 +1,94 @@
+"""Checkpoints through Orbax: the whole training state, the feed's position and the loop's small values.
+
+Orbax writes a step into a temporary folder and renames it, so a step is whole or absent, however a run ends.
+"""
+
+import shutil
+from pathlib import Path
+
+import jax
+import orbax.checkpoint as ocp
+
+from launch.errors import CheckpointError
+
+
+class Checkpoints:
+    """The checkpoints of one run.
+
+    Args:
+      folder: created when missing.
+      keep: how many of the newest steps stay.
+    """
+
+    def __init__(self, folder, keep):
+        self.folder = Path(folder).resolve()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._manager = ocp.CheckpointManager(
+                self.folder,
+                options=ocp.CheckpointManagerOptions(max_to_keep=keep, enable_async_checkpointing=True),
+                item_names=("state", "loop"),
+            )
+        except OSError as error:
+            raise CheckpointError(f"cannot keep checkpoints in {self.folder}: {error.strerror or error}") from error
+
+    def steps(self):
+        """Steps on disk, oldest first."""
+        return sorted(self._manager.all_steps())
+
+    def save(self, step, state, loop):
+        """Writes ``state`` (a tree of arrays) and ``loop`` (JSON-able) as ``step``; returns once they are copied.
+
+        Raises:
+          CheckpointError: this or the previous write failed. Earlier steps are untouched.
+        """
+        try:
+            self._manager.save(
+                step, args=ocp.args.Composite(state=ocp.args.StandardSave(state), loop=ocp.args.JsonSave(loop))
+            )
+        except Exception as error:
+            raise self._failed(step, error) from error
+
+    def wait(self):
+        """Returns when everything saved is on disk. Raises ``CheckpointError`` if that fails."""
+        try:
+            self._manager.wait_until_finished()
+            self._manager.check_for_errors()
+        except Exception as error:
+            raise self._failed("the last step", error) from error
+
+    def restore(self, step, shapes, shardings):
+        """The (state, loop) saved as ``step``, each leaf placed by ``shardings``.
+
+        The same call serves any number of devices. Raises ``CheckpointError`` when the files do not fit ``shapes``.
+        """
+        template = jax.tree.map(
+            lambda shape, sharding: jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding), shapes, shardings
+        )
+        try:
+            found = self._manager.restore(
+                step, args=ocp.args.Composite(state=ocp.args.StandardRestore(template), loop=ocp.args.JsonRestore())
+            )
+        except Exception as error:
+            raise CheckpointError(
+                f"cannot read checkpoint {step} in {self.folder}: {_one_line(error)}. "
+                "Move that folder away to start again from an older checkpoint or from nothing"
+            ) from error
+        return found["state"], found["loop"]
+
+    def close(self):
+        """Frees the writer's threads."""
+        self._manager.close()
+
+    def _failed(self, step, error):
+        whole = self.steps()
+        kept = f"checkpoint {whole[-1]} is whole" if whole else "no checkpoint exists yet"
+        free = shutil.disk_usage(self.folder).free / 2**20 if self.folder.is_dir() else 0.0
+        return CheckpointError(
+            f"cannot write checkpoint {step} in {self.folder} ({free:.0f} MiB free): {_one_line(error)}. "
+            f"{kept}; the same command continues from there"
+        )
+
+
+def _one_line(error):
+    return " ".join(str(error).split())[:300] or type(error).__name__

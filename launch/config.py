@@ -1,0 +1,116 @@
+"""gin's one door: the only place where names in gin files meet Python objects.
+
+Gin builds configs, tasks, optimisers and evaluations, and nothing inside them: a binding on a Flax module is lost
+without a word under ``nn.remat`` and its kin, and a binding on anything that Python code calls has no effect.
+"""
+
+import inspect
+import re
+
+import gin
+
+import reformer
+import tasks
+from launch import optimizers
+from launch.composition import nearest
+from launch.errors import ConfigError
+from launch.experiment import Evaluation, Experiment
+
+_DOOR = {
+    "": (Experiment, Evaluation),
+    "reformer": (reformer.Model, reformer.Full, reformer.Local, reformer.LSH),
+    "tasks": (tasks.duplication, tasks.enwik8),
+    "optimizers": (
+        optimizers.Adam,
+        optimizers.Adafactor,
+        optimizers.WarmupDecay,
+        optimizers.Multifactor,
+        optimizers.Cosine,
+    ),
+}
+NAMES = {}  # gin name -> the Python object, for messages and `--help`
+for _module, _objects in _DOOR.items():
+    for _object in _objects:
+        _name = f"{_module}.{_object.__name__}" if _module else _object.__name__
+        gin.external_configurable(_object, name=_object.__name__, module=_module or None)
+        NAMES[_name] = _object
+
+
+def build(composition):
+    """The ``Experiment`` that a composition describes.
+
+    Raises:
+      ConfigError: an unknown name, an unknown or missing parameter, an unset macro, or a value that a config refuses;
+        the message names the file and line.
+    """
+    _check_names(composition)
+    gin.clear_config()
+    try:
+        gin.parse_config(composition.text)
+        experiment = gin.get_configurable("Experiment")()
+    except tasks.DataError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{composition.stem}: {_first_line(error)}{_where(error, composition)}") from error
+    return experiment
+
+
+def operative():
+    """The gin text of what the last ``build`` used, enough to build it again."""
+    return gin.operative_config_str(max_line_length=120)
+
+
+def _check_names(composition):
+    """Every binding must reach something, and every macro that is asked for must be set."""
+    macros = {key for key in composition.bindings if "." not in key}
+    asked = {}
+    for key, binding in composition.bindings.items():
+        code = re.sub(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"", "''", binding.value)
+        for macro in re.findall(r"%(\w[\w.]*)", code):
+            asked.setdefault(macro, binding.origin)
+        for name in re.findall(r"@([\w./]+)", code):
+            _find(name.rsplit("/", 1)[-1], binding.origin)
+        if "." in key:
+            selector, parameter = key.rsplit("/", 1)[-1].rsplit(".", 1)
+            target = _find(selector, binding.origin)
+            known = list(inspect.signature(target).parameters)
+            if parameter not in known:
+                raise ConfigError(
+                    f"{binding.origin}: {selector} has no parameter {parameter!r}{nearest(parameter, known)} "
+                    f"It has {', '.join(known)}"
+                )
+    for macro, origin in asked.items():
+        if macro not in macros:
+            raise ConfigError(
+                f"{origin} needs the macro {macro}, which nothing sets{nearest(macro, macros)} "
+                f"Set it in a gin file, or with --set '{macro} = ...'"
+            )
+
+
+def _find(selector, origin):
+    """The registered object a (possibly shortened) gin name means."""
+    matches = [name for name in NAMES if name == selector or name.endswith("." + selector)]
+    if len(matches) == 1:
+        return NAMES[matches[0]]
+    if matches:
+        raise ConfigError(f"{origin}: {selector!r} could be {' or '.join(matches)}; write the longer name")
+    raise ConfigError(f"{origin}: nothing is called {selector!r}{nearest(selector, NAMES)} Known: {', '.join(NAMES)}")
+
+
+def _first_line(error):
+    # Gin appends its own call trail to messages; the first line is the one written for a reader.
+    return str(error).strip().splitlines()[0]
+
+
+def _where(error, composition):
+    """File and line of the scope gin was building when it failed, if its trail tells."""
+    trail = re.findall(r"In call to configurable '(\w+)'[^\n]*?(?:in scope '([\w/]+)')?\n?", str(error))
+    if not trail:
+        return ""
+    name, scope = trail[0]
+    lines = [
+        f"{binding.origin} ({key})"
+        for key, binding in composition.bindings.items()
+        if re.fullmatch(rf"(?:{re.escape(scope)}/)?(?:\w+\.)?{name}\.\w+", key)
+    ]
+    return f"  [{name}: {', '.join(lines)}]" if lines else f"  [{name}]"

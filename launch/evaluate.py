@@ -1,0 +1,88 @@
+"""Evaluation: one function, used by the training loop and on its own.
+
+A metric is a sum divided by a weight, once, at the end. Sums are taken per example on the device and added in float64
+here, so the result does not depend on the batch size or on the number of devices.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from launch import devices
+
+SUMS = ("nats", "correct", "weights")
+
+
+def example_sums(scores):
+    """Per-example sums of a model's scores: {nats, correct, weights}, each [b]."""
+    weights = scores["weights"]
+    return {
+        "nats": jnp.sum(scores["nats"] * weights, axis=1),
+        "correct": jnp.sum(scores["correct"] * weights, axis=1),
+        "weights": jnp.sum(weights, axis=1),
+    }
+
+
+@functools.partial(jax.jit, static_argnames=("model",))
+def _score(params, batch, state, key, *, model):
+    scores, state = model.apply(params, batch, state, key, train=False)
+    return example_sums(scores), state
+
+
+def evaluate(params, evaluation, *, seed, split=None, draws=None, on_batch=lambda done: None):
+    """Scores ``params`` under one ``Evaluation``.
+
+    Args:
+      params: the trained parameters.
+      evaluation: an ``Evaluation``; ``split`` and ``draws`` override its own.
+      seed: decides the keys of the draws, and nothing else.
+      on_batch: called with the number of examples done so far.
+
+    Returns:
+      A dict as records store it: split, draws, examples, weight (positions counted, per draw), and for each metric
+      value, unit, better, spread (standard deviation over draws), per_draw.
+
+    Raises:
+      ValueError: the split holds nothing to count, or a sum is not finite.
+    """
+    split = split or evaluation.split
+    draws = draws or evaluation.draws
+    model, task = evaluation.model, evaluation.task
+    mesh = devices.mesh_for(evaluation.batch_size)
+    keys = [jax.random.fold_in(jax.random.key(seed), draw) for draw in range(draws)]
+    states = [model.start(evaluation.batch_size)] * draws
+    totals = np.zeros((draws, len(SUMS)), np.float64)
+    examples = 0
+    feed = task.feed(split, evaluation.batch_size, 0, (jax.process_index(), jax.process_count()))
+    for batch in feed:
+        examples += int(np.sum(np.any(batch["decoder_segment_ids"] > 0, axis=1)))
+        batch = devices.put_batch(batch, mesh)
+        results = []
+        for draw in range(draws):  # queued together: the device works on while the host adds
+            sums, states[draw] = _score(params, batch, states[draw], keys[draw], model=model)
+            results.append(sums)
+        for draw, sums in enumerate(jax.device_get(results)):
+            totals[draw] += [np.sum(sums[name], dtype=np.float64) for name in SUMS]
+        on_batch(examples)
+    return _summary(totals, task, split, draws, examples)
+
+
+def _summary(totals, task, split, draws, examples):
+    if not np.all(np.isfinite(totals)):
+        raise ValueError(f"evaluation of {task.name}/{split} met a loss that is not finite")
+    if totals[0, SUMS.index("weights")] == 0:
+        raise ValueError(f"{task.name}/{split} has no position with a loss weight; nothing can be measured")
+    metrics = {}
+    for metric in task.metrics:
+        per_draw = [float(metric.compute(dict(zip(SUMS, row, strict=True)))) for row in totals]
+        metrics[metric.name] = {
+            "value": float(np.mean(per_draw)),
+            "unit": metric.unit,
+            "better": metric.better,
+            "spread": float(np.std(per_draw, ddof=1)) if draws > 1 else 0.0,
+            "per_draw": per_draw,
+        }
+    weight = float(totals[0, SUMS.index("weights")])
+    return {"split": split, "draws": draws, "examples": examples, "weight": weight, "metrics": metrics}

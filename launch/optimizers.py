@@ -1,0 +1,126 @@
+"""Optimisers and learning-rate schedules as small configs over optax.
+
+Each optimiser has ``build(steps)``, giving an optax transformation that includes the clipping of the global norm.
+Configs are hashable, so a jitted update that takes one as a static argument is compiled once per distinct setting.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+import optax
+
+
+@dataclasses.dataclass(frozen=True)
+class WarmupDecay:
+    """Linear warm-up to ``peak``, then ``linear``, ``cosine`` or ``none`` decay to ``end`` times the peak."""
+
+    peak: float
+    warmup: int = 0
+    decay: str = "none"
+    end: float = 0.0
+
+    def __post_init__(self):
+        if self.decay not in ("none", "linear", "cosine"):
+            raise ValueError(f"WarmupDecay.decay is {self.decay!r}; it must be 'none', 'linear' or 'cosine'")
+
+    def __call__(self, steps):
+        """Returns step -> rate for a run of ``steps`` updates."""
+
+        def rate(step):
+            warm = jnp.minimum(1.0, (step + 1) / max(1, self.warmup))
+            past = jnp.clip((step - self.warmup) / max(1, steps - self.warmup), 0.0, 1.0)
+            shape = {"none": 1.0 + 0.0 * past, "linear": 1.0 - past, "cosine": 0.5 * (1 + jnp.cos(jnp.pi * past))}
+            return self.peak * warm * (self.end + (1 - self.end) * shape[self.decay])
+
+        return rate
+
+
+@dataclasses.dataclass(frozen=True)
+class Multifactor:
+    """The inverse square root schedule of the Reformer's configs: C min(1, t/w) / sqrt(max(t, w)), peak C/sqrt(w)."""
+
+    constant: float
+    warmup: int
+
+    def __call__(self, steps):
+        """Returns step -> rate; ``steps`` has no influence."""
+        del steps
+        return lambda step: (
+            self.constant * jnp.minimum(1.0, (step + 1) / self.warmup) / jnp.sqrt(jnp.maximum(step + 1, self.warmup))
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Cosine:
+    """Warm-up, then repeated cosine half-waves of ``cycle`` steps (the Reformer's later enwik8 configs)."""
+
+    constant: float
+    warmup: int
+    cycle: int
+
+    def __call__(self, steps):
+        """Returns step -> rate; ``steps`` has no influence."""
+        del steps
+
+        def rate(step):
+            turn = (jnp.maximum(0, step + 1 - self.warmup) / self.cycle) % 1.0
+            return self.constant * jnp.minimum(1.0, (step + 1) / self.warmup) * 0.5 * (1 + jnp.cos(jnp.pi * turn))
+
+        return rate
+
+
+def _clipped(clip, *transformations):
+    clipping = [optax.clip_by_global_norm(clip)] if clip else []
+    return optax.chain(*clipping, *transformations)
+
+
+@dataclasses.dataclass(frozen=True)
+class Adam:
+    """Adam (Kingma and Ba, 2015) with decoupled weight decay.
+
+    ``decay`` is a fraction of each parameter taken off per step and, as in AdamW, scaled by the learning rate.
+    ``clip`` bounds the global gradient norm; 0 leaves it alone.
+    """
+
+    rate: Any
+    b1: float = 0.9
+    b2: float = 0.98
+    eps: float = 1e-9
+    decay: float = 0.0
+    clip: float = 0.0
+
+    def build(self, steps):
+        """An optax transformation for a run of ``steps`` updates."""
+        return _clipped(
+            self.clip,
+            optax.adamw(self.rate(steps), b1=self.b1, b2=self.b2, eps=self.eps, weight_decay=self.decay),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Adafactor:
+    """Adafactor (Shazeer and Stern, 2018, algorithm 4) as the Reformer's first public configs set it.
+
+    Factored second moments with decay 1 - t^-0.8, updates clipped at RMS 1 and scaled by max(RMS(parameter), 1e-3),
+    no momentum. ``decay`` is taken off per step and, unlike AdamW's, not scaled by the learning rate (1e-5 there).
+    ``min_factored`` is the size from which a matrix is factored; optax factors nothing smaller.
+    """
+
+    rate: Any
+    decay: float = 1e-5
+    momentum: float | None = None
+    min_factored: int = 128
+    clip: float = 0.0
+
+    def build(self, steps):
+        """An optax transformation for a run of ``steps`` updates."""
+        return _clipped(
+            self.clip,
+            optax.adafactor(
+                self.rate(steps),
+                min_dim_size_to_factor=self.min_factored,
+                momentum=self.momentum,
+                weight_decay_rate=self.decay or None,
+            ),
+        )

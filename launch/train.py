@@ -1,0 +1,269 @@
+"""The training loop. Read it downwards: data, state, restore, loop, and what happens every so many steps."""
+
+import dataclasses
+import functools
+import signal
+import time
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from launch import devices
+from launch.checkpoint import Checkpoints
+from launch.errors import CheckpointError, NonFiniteLoss, Stopped
+from launch.evaluate import SUMS, evaluate, example_sums
+from launch.history import History
+
+
+class TrainState(NamedTuple):
+    """All that an update changes. ``step`` counts finished updates, int32 []."""
+
+    step: Any
+    params: Any
+    optimizer: Any
+    model: Any
+
+
+@dataclasses.dataclass
+class Trained:
+    """What a finished training leaves: parameters, seconds spent over all restarts, and the learning curve."""
+
+    params: Any
+    seconds: float
+    tokens_per_second: float
+    curve: dict[str, list]
+
+
+def train(experiment, folder, monitor, hooks=()):
+    """Trains to the last step, from the newest checkpoint if there is one.
+
+    Args:
+      experiment: an ``Experiment``.
+      folder: a ``pathlib.Path``; ``checkpoints/``, ``metrics.jsonl`` and TensorBoard events are written below it.
+      monitor: shows progress (``launch.monitor``).
+      hooks: callables given the step after each update, such as clu's periodic actions.
+
+    Returns:
+      ``Trained``.
+
+    Raises:
+      NonFiniteLoss, Stopped, CheckpointError: see there.
+    """
+    # Data.
+    mesh = devices.mesh_for(experiment.batch_size // experiment.accumulate)
+    hosts = jax.process_count()
+    if experiment.batch_size % hosts:
+        raise ValueError(f"batch_size {experiment.batch_size} is not a multiple of the {hosts} processes")
+    feed = experiment.task.feed(
+        "train", experiment.batch_size // hosts, experiment.seed, (jax.process_index(), hosts)
+    )
+
+    # State, sharded from the first moment, so that no device ever holds what it need not.
+    create = functools.partial(_initial_state, experiment)
+    shapes = jax.eval_shape(create)
+    shardings = devices.state_shardings(shapes, mesh, experiment.sharding)
+    update = _update_function(experiment, shardings, devices.batch_sharding(mesh))
+    key = jax.random.fold_in(jax.random.key(experiment.seed), 1)
+
+    # Restore or start.
+    checkpoints = Checkpoints(folder / "checkpoints", experiment.keep)
+    found = checkpoints.steps()
+    history = History(folder, experiment.task.metrics)
+    seconds = 0.0
+    if found:
+        state, loop = checkpoints.restore(found[-1], shapes, shardings)
+        feed.restore(loop["feed"])
+        history.restore(found[-1], loop["history"])
+        seconds = loop["seconds"]
+    else:
+        state = jax.jit(create, out_shardings=shardings)()
+        history.restore(0, None)
+    first = found[-1] if found else 0
+    monitor.start(experiment, first, sum(leaf.size for leaf in jax.tree.leaves(shapes.params)))
+
+    # Loop. An update is queued before the last one's numbers are read, so the device never waits for the host.
+    pending = None
+    begun = time.monotonic()
+    elapsed = lambda: seconds + time.monotonic() - begun  # noqa: E731
+    save = lambda step: checkpoints.save(  # noqa: E731
+        step, state, {"feed": feed.state(), "history": history.state(), "seconds": elapsed()}
+    )
+    try:
+        with _StopSignals() as stop:
+            for step in range(first + 1, experiment.steps + 1):
+                batch = devices.put_batch(next(feed), mesh)
+                state, sums = update(state, batch, key)
+                if pending:
+                    _read(*pending, history, checkpoints, monitor)
+                pending = (step, sums)
+                last = step == experiment.steps
+                log, watch, keep = (
+                    last or (every and step % every == 0)
+                    for every in (experiment.log_every, experiment.eval_every, experiment.save_every)
+                )
+                if log or watch or keep or stop.requested:
+                    _read(*pending, history, checkpoints, monitor)
+                    pending = None
+                if log:
+                    monitor.logged(step, history.log(step))
+                if watch and not last:
+                    history.evaluated(step, _watch(experiment, state.params, monitor))
+                if keep or stop.requested:
+                    save(step)
+                for hook in hooks:
+                    hook(step)
+                if stop.requested and not last:
+                    checkpoints.wait()
+                    raise Stopped(
+                        f"stopped at step {step} of {experiment.steps}; the same command continues", stop.signal
+                    )
+        checkpoints.wait()
+    finally:
+        checkpoints.close()
+        history.close()
+    tokens = (experiment.steps - first) * experiment.batch_size * experiment.task.length
+    speed = tokens / max(time.monotonic() - begun, 1e-9)
+    return Trained(state.params, elapsed(), speed if tokens else 0.0, history.curve())
+
+
+def restore_params(experiment, folder):
+    """The newest checkpoint's (step, params), for evaluation alone. Raises ``CheckpointError`` if there is none."""
+    folder = folder / "checkpoints"
+    if not folder.is_dir():
+        raise CheckpointError(f"{folder} does not exist: this experiment has not been trained here")
+    shapes = jax.eval_shape(functools.partial(_initial_state, experiment))
+    shardings = devices.state_shardings(shapes, devices.mesh_for(experiment.batch_size), experiment.sharding)
+    checkpoints = Checkpoints(folder, experiment.keep)
+    try:
+        found = checkpoints.steps()
+        if not found:
+            raise CheckpointError(f"{folder} holds no whole checkpoint")
+        state, _ = checkpoints.restore(found[-1], shapes, shardings)
+    finally:
+        checkpoints.close()
+    return found[-1], state.params
+
+
+def _initial_state(experiment):
+    """The state before the first update; pure, so it can be traced for shapes and shardings."""
+    length = experiment.task.length
+    tokens = jnp.zeros((1, length), jnp.int32)
+    batch = {
+        "decoder_target_tokens": tokens,
+        "decoder_input_tokens": tokens,
+        "decoder_loss_weights": jnp.ones((1, length), jnp.float32),
+        "decoder_segment_ids": tokens + 1,
+    }
+    params = experiment.model.init(jax.random.key(experiment.seed), batch)
+    optimizer = experiment.optimizer.build(experiment.steps).init(params)
+    state = experiment.model.start(experiment.batch_size)
+    return TrainState(jnp.zeros((), jnp.int32), params, optimizer, state)
+
+
+def _update_function(experiment, shardings, batch_sharding):
+    """A jitted update. Two experiments with equal settings share one compiled program (the seed is no setting)."""
+    names = ("model", "optimizer", "steps", "accumulate")
+    settings = tuple(getattr(experiment, name) for name in names)
+    leaves, tree = jax.tree.flatten(shardings)
+    return _jitted_update(settings, tuple(leaves), tree, batch_sharding)
+
+
+@functools.lru_cache(maxsize=16)
+def _jitted_update(settings, leaves, tree, batch_sharding):
+    model, optimizer, steps, accumulate = settings
+    step = functools.partial(_update, model=model, optimizer=optimizer.build(steps), accumulate=accumulate)
+    state = jax.tree.unflatten(tree, leaves)
+    return jax.jit(step, in_shardings=(state, batch_sharding, None), out_shardings=(state, None), donate_argnums=0)
+
+
+def _update(state, batch, key, *, model, optimizer, accumulate):
+    """One optimiser step on one batch. Returns the new state and {nats, correct, weights, grad_norm}, each []."""
+    key = jax.random.fold_in(key, state.step)
+
+    def nats(params, batch, model_state, key):
+        scores, model_state = model.apply(params, batch, model_state, key, train=True)
+        sums = {name: jnp.sum(value) for name, value in example_sums(scores).items()}
+        return sums["nats"], (sums, model_state)
+
+    gradient = jax.grad(nats, has_aux=True)
+    if accumulate == 1:
+        grads, (sums, model_state) = gradient(state.params, batch, state.model, key)
+    else:
+
+        def micro(carry, inputs):
+            part, part_state, index = inputs
+            grads, (sums, part_state) = gradient(state.params, part, part_state, jax.random.fold_in(key, index))
+            return jax.tree.map(jnp.add, carry, (grads, sums)), part_state
+
+        zeros = jax.tree.map(jnp.zeros_like, state.params), {name: jnp.zeros(()) for name in SUMS}
+        parts = jax.tree.map(functools.partial(_split, accumulate), (batch, state.model))
+        (grads, sums), parts = jax.lax.scan(micro, zeros, (*parts, jnp.arange(accumulate)))
+        model_state = jax.tree.map(_join, parts)
+
+    # Sums over positions, divided once: micro-batches and devices with unequal weights still give the batch's mean.
+    grads = jax.tree.map(lambda g: g / jnp.maximum(sums["weights"], 1.0), grads)
+    updates, optimizer_state = optimizer.update(grads, state.optimizer, state.params)
+    params = optax.apply_updates(state.params, updates)
+    sums["grad_norm"] = optax.global_norm(grads)
+    return TrainState(state.step + 1, params, optimizer_state, model_state), sums
+
+
+def _split(parts, x):
+    """[b, ...] -> [parts, b / parts, ...], every micro-batch taking rows from every device's share."""
+    return x.reshape(x.shape[0] // parts, parts, *x.shape[1:]).swapaxes(0, 1)
+
+
+def _join(x):
+    """The inverse of ``_split``."""
+    return x.swapaxes(0, 1).reshape(-1, *x.shape[2:])
+
+
+def _read(step, sums, history, checkpoints, monitor):
+    """Waits for one update's numbers, refuses non-finite ones, adds them up."""
+    sums = {name: float(value) for name, value in jax.device_get(sums).items()}
+    if not (np.isfinite(sums["nats"]) and np.isfinite(sums["grad_norm"])):
+        what = "loss" if not np.isfinite(sums["nats"]) else "gradient norm"
+        saved = checkpoints.steps()
+        good = f"checkpoint {saved[-1]} is kept" if saved else "no checkpoint had been written"
+        raise NonFiniteLoss(
+            f"the {what} became {sums['nats' if what == 'loss' else 'grad_norm']} in step {step} (it was finite up to "
+            f"step {step - 1}); {good}. A lower learning rate or gradient clipping usually helps"
+        )
+    history.add(sums)
+    monitor.stepped(step)
+
+
+def _watch(experiment, params, monitor):
+    """All evaluations on their watch split, one draw each."""
+    results = {}
+    for name, evaluation in experiment.evaluations.items():
+        results[name] = evaluate(params, evaluation, seed=experiment.seed, split=evaluation.watch_split, draws=1)
+        monitor.evaluated(name, results[name])
+    return results
+
+
+class _StopSignals:
+    """Turns SIGTERM and the first SIGINT into a request; a second SIGINT interrupts at once."""
+
+    def __enter__(self):
+        self.requested, self.signal = False, None
+        self._before = {}
+        for number in (signal.SIGTERM, signal.SIGINT):
+            try:
+                self._before[number] = signal.signal(number, self._request)
+            except ValueError:  # not in the main thread: whoever owns it handles signals
+                pass
+        return self
+
+    def _request(self, number, frame):
+        del frame
+        if self.requested and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.requested, self.signal = True, number
+
+    def __exit__(self, *_):
+        for number, handler in self._before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,86 @@
+"""Files to one gin text: order, origins, and errors that teach."""
+
+import pytest
+
+from launch import composition as files
+from launch.errors import ConfigError
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A configs folder of the test's own, with the experiment demo/table/row and its scale 'small'."""
+    monkeypatch.setattr(files, "CONFIGS", tmp_path)
+    monkeypatch.setattr(files, "ROOT", tmp_path)
+    (tmp_path / "demo/table").mkdir(parents=True)
+    (tmp_path / "scales/demo/table").mkdir(parents=True)
+    (tmp_path / "base.gin").write_text("SEED = 0\nSTEPS = 10\nModel.width = 8\n")
+    (tmp_path / "demo/table/row.gin").write_text(
+        "# A title.\n# Paper: somewhere,\n#   in two lines\n\ninclude 'base.gin'\nModel.width = 16\n"
+    )
+    (tmp_path / "scales/demo/table/small.gin").write_text("STEPS = 3\n")
+    return tmp_path
+
+
+def test_later_bindings_win_and_say_where_they_come_from(folder):
+    found = files.compose("demo/table/row", "small", 7, ["Model.width = 32"])
+    values = {key: (binding.value, binding.origin) for key, binding in found.bindings.items()}
+    assert values == {
+        "SEED": ("7", "--seed"),
+        "STEPS": ("3", "scales/demo/table/small.gin:1"),
+        "Model.width": ("32", "--set:1"),
+    }
+    assert found.text == "SEED = 7\nSTEPS = 3\nModel.width = 32\n"
+
+
+def test_composed_text_is_a_config_of_its_own(folder):
+    first = files.compose("demo/table/row", "small")
+    (folder / "again.gin").write_text(first.text)
+    assert files.compose(str(folder / "again.gin")).text == first.text
+
+
+def test_header_fields_may_run_over_lines(folder):
+    top = files.header(folder / "demo/table/row.gin")
+    assert top.title == "A title."
+    assert top.fields == {"Paper": "somewhere, in two lines"}
+
+
+def test_select_takes_rows_folders_and_paths(folder):
+    (folder / "demo/table/other.gin").write_text("include 'base.gin'\n")
+    assert files.select("demo/table/row") == ["demo/table/row"]
+    assert files.select("configs/demo/table/row.gin") == ["demo/table/row"]
+    assert files.select("demo/table") == files.select("demo/") == ["demo/table/other", "demo/table/row"]
+    assert files.select(str(folder / "base.gin")) == [str(folder / "base.gin")]
+
+
+def test_runs_with_other_settings_have_other_folders(folder):
+    names = {
+        files.compose("demo/table/row", scale, seed, sets).run_name
+        for scale in ("paper", "small")
+        for seed in (0, 1)
+        for sets in ((), ("STEPS = 4",), ("STEPS = 5",), ("STEPS = 4", "Model.width = 1"))
+    }
+    assert len(names) == 16
+    assert "demo/table/row/small/seed1" in names
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda f: files.select("demo/tabel/row"), "no experiment is called 'demo/tabel/row'.*'demo/table/row'"),
+        (lambda f: files.compose("demo/table/row", "smal"), "no scale 'smal'; it has paper, small"),
+        (lambda f: files.compose("demo/table/row", overrides=["STPES = 3"]), "no macro is called 'STPES'.*'STEPS'"),
+        (lambda f: files.compose("demo/table/row", overrides=["STEPS"]), "wants a gin assignment such as"),
+        (lambda f: files.compose("demo/table/row", overrides=["STEPS = = 3"]), "--set:1: not gin"),
+        (lambda f: files.compose(str(f / "typo.gin")), "typo.gin:1: not gin"),
+        (lambda f: files.compose(str(f / "loop.gin")), "loop.gin includes itself"),
+        (lambda f: files.compose(str(f / "lost.gin")), "cannot read bas.gin, included by lost.gin.*'base.gin'"),
+        (lambda f: files.compose(str(f / "bare.gin")), "sets no SEED"),
+    ],
+)
+def test_errors_say_what_was_found_and_what_is_near(folder, call, message):
+    (folder / "typo.gin").write_text("Model.width == 3\n")
+    (folder / "loop.gin").write_text("include 'loop.gin'\n")
+    (folder / "lost.gin").write_text("include 'bas.gin'\n")
+    (folder / "bare.gin").write_text("STEPS = 1\n")
+    with pytest.raises(ConfigError, match=message):
+        call(folder)

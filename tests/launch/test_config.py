@@ -1,0 +1,71 @@
+"""gin's door: what it builds, what it refuses, and every gin file at full size."""
+
+import pytest
+
+from launch import composition as files
+from launch import check, config
+from launch.errors import ConfigError
+
+ROW = "reformer/table2/lsh2"
+
+
+def build(*overrides, scale="tiny"):
+    return config.build(files.compose(ROW, scale, overrides=overrides))
+
+
+@pytest.mark.parametrize("stem", files.stems())
+def test_every_experiment_builds_and_fits_its_evaluations(stem):
+    for scale in files.scales(stem):
+        parameters, tokens, evaluations = check.check(files.compose(stem, scale))
+        assert parameters > 0
+        assert tokens > 0
+        assert evaluations
+
+
+def test_table2_rows_are_the_papers():
+    for row, rounds in (("lsh4", 4), ("lsh2", 2), ("lsh1", 1), ("full", None)):
+        experiment = config.build(files.compose(f"reformer/table2/{row}"))
+        model = experiment.model
+        assert (experiment.steps, experiment.task.length, model.vocabulary) == (150_000, 1024, 128)
+        assert (model.layers, model.width, model.hidden, model.heads) == (1, 256, 256, 4)
+        assert getattr(model.attention, "rounds", None) == rounds
+        assert {name: getattr(e.model.attention, "rounds", None) for name, e in experiment.evaluations.items()} == {
+            "full": None, "lsh8": 8, "lsh4": 4, "lsh2": 2, "lsh1": 1,
+        }  # fmt: skip
+        assert all(e.split == "test" for e in experiment.evaluations.values())
+
+
+def test_equal_configs_are_equal_and_hash_equal():
+    first, second = build(), build()
+    assert first == second
+    assert hash(first.model) == hash(second.model)
+    assert hash(first.optimizer) == hash(second.optimizer)
+
+
+def test_operative_config_builds_the_same_experiment(tmp_path):
+    first = build("STEPS = 7")
+    (tmp_path / "operative.gin").write_text(config.operative())
+    assert config.build(files.compose(str(tmp_path / "operative.gin"))) == first
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("reformer.LSH.rouds = 2", r"--set:1: reformer.LSH has no parameter 'rouds'; did you mean 'rounds'"),
+        ("reformer.LHS.rounds = 2", r"--set:1: nothing is called 'reformer.LHS'; did you mean 'reformer.LSH'"),
+        ("Experiment.steps = %STEPZ", r"--set:1 needs the macro STEPZ, which nothing sets; did you mean 'STEPS'"),
+        ("OPTIMIZER = @optimizers.Adom()", r"--set:1: nothing is called 'optimizers.Adom'; did you mean"),
+        ("STEPS = 0", r"Experiment.steps is 0; it must be an integer of at least 1"),
+        ("WIDTH = 15", r"width 15 is not a multiple of heads 2"),
+        ("reformer.Model.positions = 'sinus'", r"sinus"),
+    ],
+)
+def test_mistakes_fail_at_once_with_the_nearest_name(override, message):
+    with pytest.raises(ConfigError, match=message):
+        build(override)
+
+
+def test_required_macro_fails_by_name(tmp_path):
+    (tmp_path / "row.gin").write_text("include 'train.gin'\n")
+    with pytest.raises(ConfigError, match=r"configs/train.gin:\d+ needs the macro MODEL, which nothing sets"):
+        config.build(files.compose(str(tmp_path / "row.gin")))
