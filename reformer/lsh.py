@@ -31,6 +31,7 @@ from reformer.full import FLOOR, MASKED
 from reformer.products import einsum
 from reformer.windows import take
 
+# Positions at a time on CPU: the arrays of one step then fit into its caches.
 CPU_BLOCK = 4096
 
 
@@ -74,6 +75,8 @@ class LSH:
         checks.rate("dropout", self.dropout)
         if self.block is not None:
             checks.positive("block", self.block)
+        if isinstance(self.buckets, list):  # so gin files write it; settings must be hashable
+            object.__setattr__(self, "buckets", tuple(self.buckets))
         if self.buckets is not None:
             hashing.check_factors(self.factors(1))
 
@@ -81,7 +84,7 @@ class LSH:
         """Bucket factors for sequences of `length`."""
         if self.buckets is None:
             return hashing.bucket_factors(length, self.chunk)
-        return (self.buckets,) if isinstance(self.buckets, int) else tuple(self.buckets)
+        return self.buckets if isinstance(self.buckets, tuple) else (self.buckets,)
 
     def decide(self, q, key):
         """What chance decides, to be kept where the forward pass is repeated.
@@ -181,6 +184,8 @@ def lsh_attention(
     chunk = min(chunk, l)
     chunks = -(-l // chunk)
     each = -(-chunks // min(chunks, -(-l // block)))  # chunks of one group
+    if wrap and chunks % each:  # a chunk of nothing but padding would stand in the ring
+        each = chunks
     groups = -(-chunks // each)
     rule = windows.Rule(
         chunk,
@@ -204,7 +209,7 @@ def lsh_attention(
         keep = jnp.pad(keep, ((0, 0), (0, extra)))
         keep = jnp.broadcast_to(keep[:, None], (b, h, l + extra))
         q, v = (jnp.pad(x, ((0, 0), (0, 0), (0, extra), (0, 0))) for x in (q, v))
-        reach = jnp.pad(reach, ((0, 0), (0, 0), (0, extra)))
+        reach = jnp.pad(reach, ((0, 0), (0, 0), (0, extra)), constant_values=1.0)
         buckets = jnp.pad(buckets, ((0, 0), (0, 0), (0, 0), (0, extra)))
     plan = windows.make_plan(rule, jax.lax.stop_gradient(buckets), keep, count)
     return _attend(rule, q, reach, v, plan, key)[:, :, :l]
@@ -233,8 +238,8 @@ def _gather(rule, plan, r, start, key, vectors, reach):
     if rule.correct_duplicates and (plan.order.shape[0] > 1 or rule.wrap):
         sightings = jnp.maximum(windows.count_sightings(rule, plan, at), 1)
     if rule.dropout:
-        chunks = r * plan.order.shape[1] + start + jnp.arange(legal.shape[0]) * rule.chunk
-        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, chunks)
+        chunks = start // rule.chunk + jnp.arange(legal.shape[0])
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.fold_in(key, r), chunks)
         drawn = jax.vmap(lambda k: jax.random.bernoulli(k, 1 - rule.dropout, legal.shape[1:]))(keys)
         survivors = drawn / (1 - rule.dropout)
     reach = windows.spread(rule, take(reach, at))

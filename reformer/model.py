@@ -62,6 +62,8 @@ class Model:
                 f"width {self.width} is not a multiple of heads {self.heads}; change one of"
                 " them, or set head_width"
             )
+        if isinstance(self.attention, list):  # so gin files write it; models must be hashable
+            object.__setattr__(self, "attention", tuple(self.attention))
         if self.layers % len(self.pattern):
             raise ValueError(
                 f"layers is {self.layers}, but the attention pattern has {len(self.pattern)}"

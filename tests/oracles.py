@@ -6,6 +6,16 @@ Nothing here imports the code under test. Arrays have the layout [b,h,l,d].
 import numpy as np
 
 
+def draw(*shape, seed=0):
+    """Standard normal float32, the same for the same shape and seed."""
+    return np.random.default_rng([seed, *shape]).normal(size=shape).astype(np.float32)
+
+
+def at_real(x, keep):
+    """The entries of x [b,h,l,...] at positions that are not padding."""
+    return np.asarray(x)[np.broadcast_to(np.asarray(keep)[:, None], x.shape[:3])]
+
+
 def unit_keys(q, scale="official"):
     """Shared-QK keys: q / |q| (with the code's 1e-6 under the mean square), or / sqrt(d) too."""
     q = np.asarray(q, np.float64)
@@ -48,6 +58,29 @@ def pairs(l, m, causal, keep, itself):
     if keep is not None:
         legal = legal & np.asarray(keep)[:, None, None, :]
     return legal
+
+
+def shared_gradients(q, v, do, causal=True, keep=None, counts=1.0, drop=1.0):
+    """Gradients of sum(do * o) by q and v, where o is shared-QK attention with official keys.
+
+    Written out from the softmax's derivative; `drop` multiplies the weights of seen pairs.
+    """
+    q, v, do = (np.asarray(x, np.float64) for x in (q, v, do))
+    b, h, l, d = q.shape
+    keys = unit_keys(q)
+    counts = np.broadcast_to(np.asarray(counts, np.float64), (b, h, l, l))
+    legal = pairs(l, l, causal, keep, itself=False) & (counts > 0)
+    eye = np.broadcast_to(np.eye(l), legal.shape)
+    p = dense(q @ keys.swapaxes(-1, -2), eye, legal, np.where(counts > 0, counts, 1.0))
+    real = np.ones((b, l), bool) if keep is None else np.asarray(keep)
+    alone = ~legal.any(-1) & real[:, None]
+    dv = (p * drop).swapaxes(-1, -2) @ do + np.where(alone[..., None], do, 0.0)
+    dp = (do @ v.swapaxes(-1, -2)) * drop
+    ds = p * (dp - (p * dp).sum(-1, keepdims=True))
+    dk = ds.swapaxes(-1, -2) @ q
+    norm = np.sqrt((q * q).sum(-1, keepdims=True) + d * 1e-6)
+    dq = ds @ keys + dk / norm - q * (dk * q).sum(-1, keepdims=True) / norm**3
+    return dq, dv
 
 
 def shared(q, v, causal=True, keep=None, scale="official", counts=1.0):
