@@ -130,7 +130,9 @@ def _fill(group, table, remarks):
                 value = _lookup(record, evaluation, cell.metric if cell else metric)
                 name = f"{stem} ({group.scale}, seed {record.seed})"
                 if value is None:
-                    remarks.append(f"{name} has no {metric} of an evaluation {evaluation!r}: cell {place[0]} / {place[1]}")
+                    remarks.append(
+                        f"{name} has no {metric} of an evaluation {evaluation!r}: cell {place[0]} / {place[1]}"
+                    )
                 elif cell and (value[0].unit, value[0].better) != (cell.unit, cell.better):
                     remarks.append(
                         f"{name} gives {evaluation} in {value[0].unit} ({value[0].better} is better), the paper in "
@@ -143,9 +145,8 @@ def _fill(group, table, remarks):
 
 
 def _lookup(record, evaluation, metric):
-    """(Metric, draws) of the named evaluation, or of the only one a record has; None if it is not there."""
-    only = next(iter(record.evaluations.values())) if len(record.evaluations) == 1 else None
-    chosen = record.evaluations.get(evaluation, only)
+    """(Metric, draws) of the named evaluation; None if it is not there."""
+    chosen = record.evaluations.get(evaluation)
     if chosen is None or metric not in chosen.metrics:
         return None
     return chosen.metrics[metric], chosen.draws
