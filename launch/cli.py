@@ -91,9 +91,6 @@ def _parser():
     command(_report, "report", "the same as a page with plots; renews results/README.md", records, out)
     command(_check, "check", "parse and shape-evaluate gin files, count parameters; needs no data", stems)
     command(_doctor, "doctor", "versions, devices, clobbered packages, disk")
-    from launch import profile  # argparse only; JAX is imported when a measurement starts
-
-    profile.add_arguments(command(profile.run, "profile", "time and memory of attention against length"))
     return parser
 
 
