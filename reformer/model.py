@@ -85,8 +85,9 @@ class Model:
             for setting in self.pattern
         )
 
+    @partial(jax.jit, static_argnums=0)
     def init(self, key, batch=None):
-        """Parameters; their shapes do not depend on the batch."""
+        """Parameters, float32; nothing depends on the batch or its shape."""
         keys = jax.random.split(key, 3)
         embedding = Embedding(self)
         params = {

@@ -25,17 +25,18 @@ def test_shared_attention_and_its_gradient(causal, keep):
     q, v, do = draw(B, H, 21, D), draw(B, H, 21, D, seed=1), draw(B, H, 21, D, seed=2)
     mask = ALL if keep is None else keep
     do = do * mask[:, None, :, None]
-    run = jax.jit(
-        lambda q, v, keep: jax.vjp(
-            partial(shared_attention, causal=causal, keep=keep, block=8), q, v
-        )[1](do)
-    )
-    o = shared_attention(q, v, causal=causal, keep=keep, block=8)
+
+    @jax.jit
+    def run(q, v):
+        o, back = jax.vjp(partial(shared_attention, causal=causal, keep=keep, block=8), q, v)
+        return o, back(do)
+
+    o, grads = run(q, v)
     reference = oracles.shared(q, v, causal, keep)
     np.testing.assert_allclose(at_real(o, mask), at_real(reference, mask), atol=3e-6)
     assert np.isfinite(o).all()
     wanted = oracles.shared_gradients(q, v, do, causal, keep)
-    for got, want in zip(run(q, v, keep), wanted, strict=True):
+    for got, want in zip(grads, wanted, strict=True):
         np.testing.assert_allclose(got, want, atol=2e-5)
 
 
@@ -85,7 +86,7 @@ def test_first_position_copies_itself_and_padding_alone_is_zero():
 def test_dropout_zeroes_weights_after_the_softmax_and_is_differentiated():
     rate, l = 0.25, 21
     q, v, do = draw(1, H, l, D), draw(1, H, l, D, seed=1), draw(1, H, l, D, seed=2)
-    run = partial(shared_attention, dropout=rate, key=jax.random.key(3), block=8)
+    run = jax.jit(partial(shared_attention, dropout=rate, key=jax.random.key(3), block=8))
     eye = np.broadcast_to(np.eye(l, dtype=np.float32), (1, H, l, l))
     weights = np.asarray(shared_attention(q, eye, block=8))
     drop = np.asarray(run(q, eye)) / np.where(weights > 0, weights, 1.0)
@@ -95,7 +96,7 @@ def test_dropout_zeroes_weights_after_the_softmax_and_is_differentiated():
     assert 0.1 < np.isclose(lower, 0).mean() < 0.4
     np.testing.assert_array_equal(drop[:, 0] > 0, drop[:, 1] > 0)  # one mask for the heads
     want = oracles.shared_gradients(q, v, do, drop=drop)
-    got = jax.grad(lambda q, v: jnp.sum(do * run(q, v)), (0, 1))(q, v)
+    got = jax.jit(jax.grad(lambda q, v: jnp.sum(do * run(q, v)), (0, 1)))(q, v)
     for x, y in zip(got, want, strict=True):
         np.testing.assert_allclose(x, y, atol=2e-5)
 

@@ -23,6 +23,9 @@ def ids(rounds, seed=0, l=L):
     return np.random.default_rng([seed, rounds, l]).integers(0, COUNT, (B, H, rounds, l), np.int32)
 
 
+attention = partial(lsh_attention, count=COUNT)
+
+
 # causal, padded, within a bucket, corrected, wrapped, before, after, rounds
 CASES = {
     "default": (1, 0, 0, 1, 0, 1, 0, 3),
@@ -103,16 +106,9 @@ def test_published_checks_of_window_counts():
     """One window over everything is full attention; several uncorrected rounds are not."""
     q, v = draw(B, H, 16, D), draw(B, H, 16, D, seed=1)
     full = oracles.shared(q, v)
-    run = lambda rounds, chunk, before, correct: lsh_attention(
-        q,
-        v,
-        ids(rounds, l=16),
-        COUNT,
-        chunk=chunk,
-        before=before,
-        correct_duplicates=correct,
-        wrap=True,
-    )
+    run = lambda rounds, chunk, before, correct: jax.jit(
+        partial(attention, chunk=chunk, before=before, correct_duplicates=correct, wrap=True)
+    )(q, v, ids(rounds, l=16))
     for rounds, chunk, before in ((1, 16, 0), (1, 16, 1), (1, 8, 1)):
         np.testing.assert_allclose(run(rounds, chunk, before, False), full, atol=5e-6)
     seen = oracles.sightings(ids(3, l=16), 8, 1, 0, wrap=True)
@@ -137,14 +133,15 @@ def test_settings_reach_the_function_and_decisions_can_be_kept():
     q, v = draw(B, H, L, D), draw(B, H, L, D, seed=1)
     setting = LSH(rounds=3, chunk=C, within_bucket=True, scale="paper", buckets=(4, 2))
     key = jax.random.key(5)
-    o = setting.attend(q, None, v, key)
-    kept = setting.decide(q, jax.random.fold_in(key, 0))
+    attend = jax.jit(lambda q, key, decision: setting.attend(q, None, v, key, decision=decision))
+    o = attend(q, key, None)
+    kept = jax.jit(setting.decide)(q, jax.random.fold_in(key, 0))
     assert kept.shape == (B, H, 3, L)
     seen = oracles.sightings(kept, C, 1, 0, within_bucket=True)
     np.testing.assert_allclose(o, oracles.shared(q, v, scale="paper", counts=seen > 0), atol=5e-6)
     # Other vectors, same decision: what the reversible stack needs to repeat its forward pass.
     moved = q + 0.5 * draw(B, H, L, D, seed=9)
-    again = setting.attend(moved, None, v, jax.random.key(6), decision=kept)
+    again = attend(moved, jax.random.key(6), kept)
     reference = oracles.shared(moved, v, scale="paper", counts=seen > 0)
     np.testing.assert_allclose(again, reference, atol=5e-6)
 
@@ -153,16 +150,18 @@ def test_block_does_not_change_the_result():
     q, v, do = (draw(B, H, 37, D, seed=s) for s in range(3))
     buckets = ids(2, l=37)
 
-    def run(block, wrap):
-        rest = dict(chunk=4, wrap=wrap, dropout=0.5, key=jax.random.key(0), block=block)
-        o, back = jax.vjp(lambda q, v: lsh_attention(q, v, buckets, COUNT, **rest), q, v)
-        return o, *back(do)
+    def run(block, wrap=False):
+        attend = partial(attention, chunk=4, wrap=wrap, dropout=0.5, block=block)
+        attend = partial(attend, buckets=buckets, key=jax.random.key(0))
+        return jax.jit(jax.grad(lambda q, v: jnp.sum(do * attend(q, v)), (0, 1)))(q, v)
 
-    for wrap, blocks in ((False, (1, 16, 80)), (True, (16,))):
-        whole = run(10_000, wrap)
-        for block in blocks:
-            for one, other in zip(whole, run(block, wrap), strict=True):
-                np.testing.assert_allclose(one, other, atol=1e-5)
+    whole = run(10_000)
+    for block in (16, 80):  # four groups of a sequence; two sequences at a time
+        for one, other in zip(whole, run(block), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5)
+    run = jax.jit(partial(attention, chunk=4, wrap=True), static_argnames="block")
+    whole, grouped = (run(q, v, buckets=buckets, block=block) for block in (10_000, 16))
+    np.testing.assert_allclose(whole, grouped, atol=1e-6)
 
 
 def test_later_values_and_vectors_have_no_gradient_in_earlier_outputs():
@@ -171,12 +170,13 @@ def test_later_values_and_vectors_have_no_gradient_in_earlier_outputs():
     early = lambda q, v: jnp.sum(
         lsh_attention(q, v, ids(3), COUNT, chunk=C, before=1, after=1)[:, :, :t] ** 2
     )
-    for gradient in jax.grad(early, (0, 1))(q, v):
+    early = jax.jit(jax.value_and_grad(early, (0, 1)))
+    for gradient in early(q, v)[1]:
         assert np.abs(gradient[:, :, :t]).max() > 0
         assert not np.asarray(gradient)[:, :, t:].any()
     later = v.copy()
     later[:, :, t:] = 1e6
-    assert early(q, v) == early(q, later)
+    assert early(q, v)[0] == early(q, later)[0]
 
 
 def test_content_of_padding_changes_nothing_and_masks_are_not_remembered():
@@ -196,15 +196,16 @@ def test_content_of_padding_changes_nothing_and_masks_are_not_remembered():
     assert not np.allclose(at_real(run(q, v, masks["none"]), masks["first"]), outputs["first"])
     np.testing.assert_array_equal(at_real(run(q, v, masks["tail"]), masks["tail"]), outputs["tail"])
     # Padding takes no bucket: the real part alone has the same output.
-    alone = lsh_attention(q[:, :, :15], v[:, :, :15], ids(2)[..., :15], COUNT, chunk=C)
-    padded = lsh_attention(q, v, ids(2), COUNT, chunk=C, keep=masks["tail"])
+    attend = jax.jit(partial(attention, chunk=C))
+    alone = attend(q[:, :, :15], v[:, :, :15], ids(2)[..., :15])
+    padded = attend(q, v, ids(2), keep=masks["tail"])
     np.testing.assert_allclose(alone, padded[:, :, :15], atol=1e-6)
 
 
 def test_rows_that_see_nothing():
     q, v = draw(B, H, L, D), draw(B, H, L, D, seed=1)
     apart = np.broadcast_to(np.arange(L, dtype=np.int32), (B, H, 1, L))  # a bucket each
-    run = partial(lsh_attention, count=L, chunk=C, within_bucket=True)
+    run = jax.jit(partial(lsh_attention, count=L, chunk=C, within_bucket=True))
     np.testing.assert_array_equal(run(q, v, apart), v)
     o = run(q, v, apart, keep=HOLES)
     np.testing.assert_array_equal(at_real(o, HOLES), at_real(v, HOLES))
@@ -217,16 +218,22 @@ def test_any_finite_input_gives_finite_results(dtype):
     q = jnp.asarray(draw(B, H, L, D) * scales, dtype)
     v = jnp.asarray(draw(B, H, L, D, seed=1), dtype)
     attend = lambda q, v: LSH(rounds=2, chunk=C).attend(q, None, v, keep=HOLES)
-    o, back = jax.vjp(attend, q, v)
-    assert o.dtype == dtype
-    for x in (o, *back(jnp.ones_like(o))):
+
+    @jax.jit
+    def run(q, v):
+        o, back = jax.vjp(attend, q, v)
+        return o, *back(jnp.ones_like(o))
+
+    assert run(q, v)[0].dtype == dtype
+    for x in run(q, v):
         assert np.isfinite(np.asarray(x, np.float32)).all()
 
 
 def test_bfloat16_is_near_float32():
     q, v = (jnp.asarray(draw(B, H, L, D, seed=s), jnp.bfloat16) for s in (0, 1))
-    low = lsh_attention(q, v, ids(3), COUNT, chunk=C)
-    high = lsh_attention(q.astype(jnp.float32), v.astype(jnp.float32), ids(3), COUNT, chunk=C)
+    run = jax.jit(partial(attention, chunk=C))
+    low = run(q, v, ids(3))
+    high = run(q.astype(jnp.float32), v.astype(jnp.float32), ids(3))
     np.testing.assert_allclose(np.asarray(low, np.float32), high, atol=0.04)
 
 
@@ -234,8 +241,8 @@ def test_dropout_acts_after_the_softmax_and_is_differentiated():
     rate = 0.25
     q, v, do = (draw(1, H, L, D, seed=s) for s in range(3))
     buckets = ids(1)[:1]
-    plain = partial(lsh_attention, buckets=buckets, count=COUNT, chunk=C)
-    run = partial(plain, dropout=rate, key=jax.random.key(3))
+    plain = jax.jit(partial(attention, buckets=buckets, chunk=C))
+    run = jax.jit(partial(attention, buckets=buckets, chunk=C, dropout=rate, key=jax.random.key(3)))
     eye = np.broadcast_to(np.eye(L, dtype=np.float32), (1, H, L, L))
     weights = np.asarray(plain(q, eye))
     seen = oracles.sightings(buckets, C, 1, 0) * np.tri(L, k=-1, dtype=int)
@@ -244,7 +251,7 @@ def test_dropout_acts_after_the_softmax_and_is_differentiated():
     assert 0.1 < np.isclose(drop, 0)[seen > 0].mean() < 0.4
     wanted = oracles.shared_gradients(q, v, do, counts=seen, drop=drop)
     for got, want in zip(
-        jax.grad(lambda q, v: jnp.sum(do * run(q, v)), (0, 1))(q, v), wanted, strict=True
+        jax.jit(jax.grad(lambda q, v: jnp.sum(do * run(q, v)), (0, 1)))(q, v), wanted, strict=True
     ):
         np.testing.assert_allclose(got, want, atol=3e-5)
 
@@ -261,13 +268,13 @@ def test_hashing_finds_what_is_far_away_and_its_ablation_does_not():
         return (guess.argmax(-1) == np.arange(l // 2)).mean()
 
     setting = LSH(rounds=4, chunk=chunk)
-    key = jax.random.key(0)
-    four = found(setting.attend(q, None, v, key))
-    one = found(LSH(rounds=1, chunk=chunk).attend(q, None, v, key))
+    run = jax.jit(lambda decision: setting.attend(q, None, v, decision=decision))
+    hashed = jax.jit(setting.decide)(q, jax.random.key(0))
+    four, one = found(run(hashed)), found(run(hashed[:, :, :1]))
     in_time = np.zeros((1, 1, 4, l), np.int32)  # one bucket: sorted by position
     assert four > 0.95
     assert four >= one > 0.5
-    assert found(setting.attend(q, None, v, decision=in_time)) < 0.1
+    assert found(run(in_time)) < 0.1
     assert found(Local(chunk=chunk, shared=True).attend(q, None, v)) < 0.1
 
 
