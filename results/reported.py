@@ -99,7 +99,7 @@ class Table:
 
 @cache
 def tables():
-    """All reported tables by name: per paper the experiments, then the numbers to know. {'reformer/table2': Table, ...}"""
+    """All reported tables by name, per paper first the experiments: {'reformer/table2': Table, ...}."""
     order = {"reformer": 0, "memorizing": 1}
     found = [load(path) for path in REPORTED.rglob("*.toml")]
     found.sort(key=lambda table: (order.get(table.name.partition("/")[0], 2), table.kind, table.name))

@@ -45,7 +45,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One evaluation of the trained parameters: `draws` passes over `examples` sequences, `weight` counted positions."""
+    """One evaluation of the trained parameters: `draws` passes over `examples` sequences, `weight` positions."""
 
     split: str
     draws: int
@@ -136,7 +136,7 @@ class Record:
 
     @property
     def finish_time(self):
-        """When the run ended, as a datetime in UTC: the newest record of a (stem, scale, seed) is the one that counts."""
+        """When the run ended, as a datetime in UTC; of the records of one (stem, scale, seed) the newest counts."""
         return _time("finished", self.finished)
 
     def to_dict(self):

@@ -1,7 +1,7 @@
 """Reported and measured numbers side by side: what fills a cell, what does not, and why.
 
 The rules (each has a test):
-- a record fills the cells of its own stem and scale; scales are kept apart, so a reduced run never stands for the paper's;
+- a record fills the cells of its own stem and scale; scales are kept apart: a reduced run never stands for the paper's;
 - of the records with the same (stem, scale, seed) the one that finished last counts;
 - a record with command-line overrides fills nothing and is listed instead;
 - a cell is the mean over seeds; its spread is the standard deviation over seeds (n - 1), known from two seeds on;

@@ -87,3 +87,39 @@ def verdict_detail(verdict):
     if verdict.scale == claims.REPORTED:
         return verdict.detail
     return f"{seeds_text(verdict.seeds) if verdict.seeds else 'no seed common to all cells'}; {verdict.detail}"
+
+
+def provenance(record):
+    """Where a record comes from: {label: text}."""
+    speed = f"{record.tokens_per_second:,.0f}"
+    return {
+        "Stem": record.stem,
+        "Scale": record.scale,
+        "Seed": str(record.seed),
+        "Steps": f"{record.steps:,}",
+        "Overrides": "; ".join(record.overrides) or "-",
+        "Finished (UTC)": f"{record.finish_time:%Y-%m-%d %H:%M}",
+        "Time": duration(record.wall_seconds),
+        "Memory": memory(record.peak_memory_bytes),
+        "Tokens/s": speed,
+        "Parameters": f"{record.parameters:,}",
+        "Device": device_text(record),
+        "Data": f"{record.data.task} {record.data.fingerprint[:12]}",
+        "Commit": record.commit[:12] + (" + changes" if record.dirty else ""),
+    }
+
+
+def duration(seconds):
+    """'41 s', '6 min 20 s', '3 h 5 min'."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours:,} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def memory(count):
+    """'812 MB', '1.4 GB'; 0 means that the platform could not tell."""
+    if not count:
+        return "unknown"
+    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.0f} MB"
