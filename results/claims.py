@@ -99,9 +99,9 @@ def _reformer_table2():
         check=both(*(at_most((row, "full"), 2.0) for row in hashed)),
         note="Read as: 2 % or less. Not a target: with the same normalised keys and the same self mask, full attention "
         "sees every key that LSH attention sees, so a model that works with 8 rounds should work with all. The "
-        "official configuration of that time appears to share queries and keys in the model but not in the full attention that "
-        "evaluates it, which would explain chance; an independent reproduction measured 46 to 76 %. A consistent "
-        "implementation is expected to fail this claim.",
+        "official configuration of that time appears to share queries and keys in the model but not in the full "
+        "attention that evaluates it, which would explain chance; an independent reproduction measured 46 to 76 %. A "
+        "consistent implementation is expected to fail this claim.",
     )
 
 

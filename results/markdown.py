@@ -19,38 +19,55 @@ def generate(comparisons, homeless, problems, pictures):
     """
     lines = [HEAD, "## Overview", "", *_overview(comparisons)]
     shown = [one for one in comparisons if one.measured or one.overridden]
-    for comparison in shown:
-        lines += ["", f"## {_title(comparison)}", "", *_comparison(comparison, pictures.get(comparison.table.name, ()))]
+    for one in shown:
+        title = f"## {one.table.name}: {_safe(one.table.title)}"
+        lines += ["", title, "", *comparison(one, pictures.get(one.table.name, ()))]
     lines += ["", "## Not run yet", ""]
-    for comparison in comparisons:
-        if comparison.table.kind == "experiment" and comparison not in shown:
-            lines += _folded(comparison)
+    for one in comparisons:
+        if one.table.kind == "experiment" and one not in shown:
+            lines += _folded(one)
     lines += ["", "## Numbers to know", "", "Reported by the papers or by others; no experiment here fills them.", ""]
-    for comparison in comparisons:
-        if comparison.table.kind == "reference":
-            lines += _folded(comparison)
+    for one in comparisons:
+        if one.table.kind == "reference":
+            lines += _folded(one)
     lines += ["", "## Records", "", *_records(comparisons, homeless)]
-    lines += _listed("Files that are no usable records", (f"`{name}`: {problem}" for name, problem in problems))
+    lines += _listed("Files that are no usable records", (f"`{name}`: {_safe(problem)}" for name, problem in problems))
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _title(comparison):
-    return f"{comparison.table.name}: {comparison.table.title}"
+def comparison(one, pictures=()):
+    """The lines of one comparison: what it is, pictures, a table per scale, claims, remarks, notes."""
+    table = one.table
+    yield f"{_safe(table.caption)} Unit: {', '.join(table.units)}."
+    yield ""
+    yield f"{_safe(table.paper)} ([arXiv {table.arxiv}](https://arxiv.org/abs/{table.arxiv})), {_safe(table.place)}."
+    for path, caption in pictures:
+        yield ""
+        yield f"![{_safe(caption)}]({path})"
+    for group in one.groups or [None]:
+        title = texts.group_title(group) if group else "reported only"
+        yield from ("", f"**{_safe(title[0].upper() + title[1:])}**", "", *_grid(one, group))
+    if one.measured:
+        yield ""
+        yield f"{texts.SPREADS[0].upper()}{texts.SPREADS[1:]}"
+    yield from _claims(one)
+    yield from _listed("Runs with overrides (they fill no cell)", map(_safe, texts.overridden_lines(one)))
+    yield from _listed("Remarks", map(_safe, one.remarks))
+    yield from _listed("Notes", map(_safe, (*table.notes, *table.marks)))
 
 
 def _overview(comparisons):
-    yield "| Table | What | Place | Reported numbers | Measured |"
+    yield "| Experiment | What | Place | Reported numbers | Measured |"
     yield "|---|---|---|---:|---|"
-    for comparison in comparisons:
-        table = comparison.table
-        cells = (f"`{table.name}`", _safe(table.title), _safe(table.place), str(len(table.cells)))
-        yield f"| {' | '.join(cells)} | {'<br>'.join(state(comparison))} |"
+    for one in comparisons:
+        table = one.table
+        if table.kind == "experiment":
+            cells = (f"`{table.name}`", _safe(table.title), _safe(table.place), str(len(table.cells)))
+            yield f"| {' | '.join(cells)} | {'<br>'.join(state(one))} |"
 
 
 def state(comparison):
-    """A line per scale ('cpu: 20 of 20 cells, seeds 0, 1, 2; ...'), or 'not run', or 'for reference'."""
-    if comparison.table.kind == "reference":
-        return ["for reference"]
+    """How far an experiment is: a line per scale ('cpu: 20 of 20 cells, seeds 0, 1, 2; ...'), or 'not run'."""
     verdicts = [verdict for found in claims.verdicts(comparison).values() for verdict in found]
     total = sum(comparison.table.runnable(row) for row, _ in comparison.table.cells)
     told = []
@@ -65,33 +82,13 @@ def state(comparison):
     return told or ["not run"]
 
 
-def _folded(comparison):
-    table = comparison.table
+def _folded(one):
+    table = one.table
     yield f"<details><summary><code>{table.name}</code>: {_safe(table.title)} ({_safe(table.place)})</summary>"
     yield ""
-    yield from _comparison(comparison, ())
+    yield from comparison(one)
     yield ""
     yield "</details>"
-
-
-def _comparison(comparison, pictures):
-    table = comparison.table
-    yield f"{_safe(table.caption)} Unit: {', '.join(table.units)}."
-    yield ""
-    yield f"{_safe(table.paper)} ([arXiv {table.arxiv}](https://arxiv.org/abs/{table.arxiv})), {_safe(table.place)}."
-    for path, caption in pictures:
-        yield ""
-        yield f"![{_safe(caption)}]({path})"
-    for group in comparison.groups or [None]:
-        title = texts.group_title(group) if group else "reported only"
-        yield from ("", f"**{_safe(title[0].upper() + title[1:])}**", "", *_grid(comparison, group))
-    if comparison.measured:
-        yield ""
-        yield f"{texts.SPREADS[0].upper()}{texts.SPREADS[1:]}"
-    yield from _claims(comparison)
-    yield from _listed("Runs with overrides (they fill no cell)", texts.overridden_lines(comparison))
-    yield from _listed("Remarks", comparison.remarks)
-    yield from _listed("Notes", (*table.notes, *table.marks))
 
 
 def _grid(comparison, group):
@@ -105,9 +102,9 @@ def _grid(comparison, group):
         for column in table.columns:
             cells.append(_safe(texts.reported_text(table, (row, column))))
             if paired:
-                mean, difference, draws = texts.measured_parts(comparison, group, (row, column))
-                bold = f"**{mean}**" if (row, column) in group.cells else mean
-                cells.append(bold + (f" ({difference})" if difference else "") + (f"<br>{draws}" if draws else ""))
+                mean, spread, difference, draws = texts.measured_parts(comparison, group, (row, column))
+                ours = f"**{mean}** {spread}".rstrip() if (row, column) in group.cells else mean
+                cells.append(ours + (f" ({difference})" if difference else "") + (f"<br>{draws}" if draws else ""))
         yield f"| {_safe(label)} | {' | '.join(cells)} |"
 
 

@@ -18,7 +18,9 @@ def generate(comparisons, homeless, problems, drawn):
     for comparison in shown:
         pictures = [_figure(comparison, kind, figure) for kind, figure in drawn.get(comparison.table.name, {}).items()]
         body = [*_body(comparison, pictures), _runs(comparison)]
-        parts.append(f"<section id={_id(comparison)}>{_title(comparison)}{''.join(body)}</section>")
+        name = f'<span class="soft small">{escape(comparison.table.name)}</span>'
+        head = f"<h2>{escape(comparison.table.title)} {name}</h2>{_source(comparison)}"
+        parts.append(f"<section id={_id(comparison)}>{head}{''.join(body)}</section>")
     parts.append(_folded("Not run yet", "Experiments of the papers that have no record here.", waiting))
     parts.append(
         _folded("Numbers to know", "Reported by the papers or by others; no experiment here fills them.", known)
@@ -38,6 +40,8 @@ def _header(comparisons, shown):
     rows = []
     for comparison in comparisons:
         table = comparison.table
+        if table.kind == "reference":
+            continue
         state = "<br>".join(escape(line) for line in markdown.state(comparison))
         rows.append(
             f"<tr><td><a href=#{_id(comparison)}>{escape(table.name)}</a></td><td>{escape(table.title)}</td>"
@@ -46,18 +50,17 @@ def _header(comparisons, shown):
     count = sum(len(group.records) for one in shown for group in one.groups)
     return (
         "<h1>Results beside the papers</h1>"
-        f'<p class="soft">{count} records fill cells of {len(shown)} of {len(comparisons)} tables. Scales are kept '
+        f'<p class="soft">{count} records fill cells of {len(shown)} of {len(rows)} experiments. Scales are kept '
         "apart: <em>paper</em> is the paper's own setting, every other scale is a named reduction.</p>"
-        '<div class="wide"><table class="text"><thead><tr><th>Table</th><th>What</th><th>Place</th><th>Numbers</th>'
-        f"<th>Measured</th></tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+        '<div class="wide"><table class="text"><thead><tr><th>Experiment</th><th>What</th><th>Place</th>'
+        f"<th>Numbers</th><th>Measured</th></tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
-def _title(comparison):
+def _source(comparison):
     table = comparison.table
     link = f'<a href="https://arxiv.org/abs/{escape(table.arxiv)}">arXiv {escape(table.arxiv)}</a>'
     return (
-        f'<h2>{escape(table.title)} <span class="soft small">{escape(table.name)}</span></h2>'
         f'<p class="soft small">{escape(table.paper)} ({link}), {escape(table.place)}</p><p>{escape(table.caption)}</p>'
     )
 
@@ -106,11 +109,11 @@ def _cells(comparison, group, place):
     paper = f'<td class="first paper">{escape(texts.reported_text(comparison.table, place))}</td>'
     if group is None:
         return paper
-    mean, difference, draws = texts.measured_parts(comparison, group, place)
+    mean, spread, difference, draws = texts.measured_parts(comparison, group, place)
     if place not in group.cells:
         return f'{paper}<td class="none">{mean}</td><td></td>'
-    draws = f'<span class="more">{draws}</span>' if draws else ""
-    return f'{paper}<td class="ours">{mean}{draws}</td><td class="{_side(comparison, group, place)}">{difference}</td>'
+    more = "".join(f'<span class="more">{text}</span>' for text in (spread, draws) if text)
+    return f'{paper}<td class="ours">{mean}{more}</td><td class="{_side(comparison, group, place)}">{difference}</td>'
 
 
 def _side(comparison, group, place):
@@ -150,16 +153,18 @@ def _runs(comparison):
     """Provenance of every record behind the table, newest and overridden alike, each with its config."""
     used = [record for group in comparison.groups for record in group.records]
     records = [*used, *comparison.overridden, *comparison.superseded]
-    heads = "".join(f"<th>{escape(name)}</th>" for name in texts.provenance(records[0]))
+    heads = [f"<th>{escape(name)}</th>" for name in texts.provenance(records[0])]
     rows = []
     for record in records:
         cells = "".join(f"<td>{escape(text)}</td>" for text in texts.provenance(record).values())
-        versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
-        config = f"<details><summary>show</summary><pre>{escape(record.config)}</pre>{escape(versions)}</details>"
-        rows.append(f"<tr>{cells}<td>{config}</td></tr>")
+        versions = escape(", ".join(f"{name} {version}" for name, version in record.versions.items()))
+        config = (
+            f"<details><summary>config and versions</summary><pre>{escape(record.config)}</pre>{versions}</details>"
+        )
+        rows.append(f'<tr class="lead">{cells}</tr><tr><td colspan="{len(heads)}">{config}</td></tr>')
     return (
         f"<h3>Where the numbers come from</h3><details><summary>{len(records)} records</summary>"
-        f'<div class="wide"><table class="text small"><thead><tr>{heads}<th>Config</th></tr></thead>'
+        f'<div class="wide"><table class="text small"><thead><tr>{"".join(heads)}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div></details>"
     )
 
@@ -171,7 +176,7 @@ def _folded(title, text, comparisons):
     for one in comparisons:
         name = f"<code>{escape(one.table.name)}</code> {escape(one.table.title)}"
         summary = f'<summary>{name} <span class="soft small">{escape(one.table.place)}</span></summary>'
-        parts.append(f"<details id={_id(one)}>{summary}{_title(one)}{''.join(_body(one))}</details>")
+        parts.append(f"<details id={_id(one)}>{summary}{_source(one)}{''.join(_body(one))}</details>")
     return f'<section><h2>{title}</h2><p class="soft">{text}</p>{"".join(parts)}</section>'
 
 

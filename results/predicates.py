@@ -1,9 +1,9 @@
 """Predicates over the cells of one table, measured at one scale: what a claim is made of, and how it is judged.
 
-A claim is judged on the means over seeds. "Clearly" and "within the spread" mean: a difference counts only if it is more
-than the sum of the two cells' uncertainties (each the larger of the spread over seeds and over rotation draws), and more
-than half a unit of the last digit that the paper prints. Each claim is judged on the paper's own numbers too, so that a
-claim that fails only here can be told from one that the paper's table does not bear out either.
+A claim is judged on the means over seeds. "Clearly" and "within the spread" mean: a difference counts only if it is
+more than the sum of the two cells' uncertainties (each the larger of the spreads over seeds and over rotation draws)
+and more than half a unit of the last digit that the paper prints. Each claim is judged on the paper's own numbers too:
+a claim that fails only here can then be told from one that the paper's table does not bear out either.
 """
 
 import dataclasses

@@ -6,29 +6,29 @@ from results import figures, markdown, page, reported, schema, tables
 
 HERE = Path(__file__).parent
 README = HERE / "README.md"
-PAGE = HERE.parent / "runs" / "report" / "index.html"
+OUT = Path("runs/report")
 
 
-def write(records_dir=schema.RECORDS, page_path=PAGE, readme_path=README):
-    """Writes the HTML page and README.md (its pictures into `figures/` beside it); returns the paths written.
+def write(records_dir=schema.RECORDS, out=OUT, readme=None):
+    """Writes `out`/index.html and the README with its pictures (`figures/` beside it); returns the paths written.
 
-    None for `page_path` or `readme_path` leaves that one out.
+    The README is results/README.md only for this checkout's own records: others must not end up in the committed page,
+    so theirs is written into `out`.
     """
+    if readme is None:
+        own = Path(records_dir).resolve() == schema.RECORDS.resolve()
+        readme = README if own else Path(out) / "README.md"
     comparisons, homeless, problems = gather(records_dir)
     drawn = {one.table.name: figures.draw(one) for one in comparisons if one.measured}
-    written = []
-    if page_path is not None:
-        written.append(_put(page_path, page.generate(comparisons, homeless, problems, drawn).encode()))
-    if readme_path is not None:
-        folder = Path(readme_path).parent
-        for one in comparisons:
-            for kind, (path, _, description) in _pictures(one).items():
-                picture = figures.save(drawn[one.table.name][kind], "png", description)
-                written.append(_put(folder / path, picture))
-        for old in set((folder / "figures").glob("*.png")) - set(written):
-            old.unlink()  # shown no longer
-        written.append(_put(readme_path, generate_markdown(records_dir).encode()))
-    return written
+    written = [_put(Path(out) / "index.html", page.generate(comparisons, homeless, problems, drawn).encode())]
+    folder = Path(readme).parent
+    pictures = []
+    for one in comparisons:
+        for kind, (path, _, description) in _pictures(one).items():
+            pictures.append(_put(folder / path, figures.save(drawn[one.table.name][kind], "png", description)))
+    for old in set((folder / "figures").glob("*.png")) - set(pictures):
+        old.unlink()  # no longer shown
+    return [*written, *pictures, _put(readme, generate_markdown(records_dir).encode())]
 
 
 def generate_markdown(records_dir=schema.RECORDS):
@@ -56,7 +56,7 @@ def gather(records_dir=schema.RECORDS):
     records, problems = schema.read_all(records_dir)
     known = reported.tables()
     comparisons = [tables.compare(table, records) for table in known.values()]
-    named = [(path.relative_to(records_dir).as_posix(), problem) for path, problem in problems]
+    named = [(one.path.relative_to(records_dir).as_posix(), one.text) for one in problems]
     return comparisons, tables.homeless(records, known), named
 
 

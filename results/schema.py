@@ -155,22 +155,34 @@ class Record:
         return _build(Record, plain, "")
 
 
-def write(record, records_dir=RECORDS):
-    """Writes `record` under `records_dir`, whole or not at all, and returns its path.
+@dataclass(frozen=True)
+class Problem:
+    """A file among the records that cannot be used, and why."""
 
-    Raises RecordError if the record would not pass reading (a non-finite value, say), and OSError from the file system;
-    in both cases nothing that was there before has changed. A name that is taken gets a number: no record is lost.
+    path: Path
+    text: str
+
+    def __str__(self):
+        return f"{self.path}: {self.text}"
+
+
+def path_of(record, records_dir=RECORDS):
+    """Where a record belongs: `<records_dir>/<stem>/<scale>-seed<k>-<finish time in UTC>.json`."""
+    name = f"{record.scale}-seed{record.seed}-{record.finish_time:%Y%m%dT%H%M%SZ}.json"
+    return Path(records_dir) / record.stem / name
+
+
+def write(record, path=None):
+    """Writes a Record, or a dict of the same form, to `path` (default: where it belongs), whole or not at all.
+
+    Returns the path. Raises RecordError if the record would not pass reading (a non-finite value, say), and OSError
+    from the file system; in both cases what was there before is unchanged.
     """
-    record = Record.from_dict(record.to_dict())
-    folder = Path(records_dir) / record.stem
-    folder.mkdir(parents=True, exist_ok=True)
-    name = f"{record.scale}-seed{record.seed}-{record.finish_time:%Y%m%dT%H%M%SZ}"
-    path, number = folder / f"{name}.json", 1
-    while path.exists():
-        number += 1
-        path = folder / f"{name}-{number}.json"
+    record = Record.from_dict(record if isinstance(record, dict) else record.to_dict())
+    path = Path(path or path_of(record))
+    path.parent.mkdir(parents=True, exist_ok=True)
     # Same folder, so that the rename stays on one file system; a hidden name, so that no reader takes it for a record.
-    handle, temporary = tempfile.mkstemp(prefix=".record-", suffix=".tmp", dir=folder)
+    handle, temporary = tempfile.mkstemp(prefix=".record-", suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             json.dump(record.to_dict(), file, indent=1, allow_nan=False, ensure_ascii=False)
@@ -182,7 +194,7 @@ def write(record, records_dir=RECORDS):
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-    _sync_folder(folder)
+    _sync_folder(path.parent)
     return path
 
 
@@ -196,7 +208,7 @@ def read(path):
 
 
 def read_all(records_dir=RECORDS):
-    """All usable records below `records_dir`, oldest first, and a list of (path, problem) for the others.
+    """All usable records below `records_dir`, oldest first, and a Problem for each of the other files.
 
     One bad file never costs the good ones; a folder that is not there holds no records.
     """
@@ -209,7 +221,7 @@ def read_all(records_dir=RECORDS):
             _wanted("stem", record.stem, record.stem == home, f"{home!r}, as its folder says")
             records.append(record)
         except (RecordError, OSError) as problem:
-            problems.append((path, str(problem)))
+            problems.append(Problem(path, str(problem)))
     records.sort(key=lambda record: (record.finish_time, record.stem, record.seed))
     return records, problems
 

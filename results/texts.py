@@ -14,15 +14,15 @@ def number(value, digits, signed=False):
 
 
 def measured_parts(comparison, group, place):
-    """(mean with spread, difference, draws) of one cell as texts; the first is 'not run' where nothing was measured."""
+    """(mean, spread, difference, draws) of one cell as texts; the first is 'not run' where nothing was measured."""
     cell = group.cells.get(place)
     if cell is None:
-        return ("not run" if comparison.table.runnable(place[0]) else "-"), "", ""
+        return ("not run" if comparison.table.runnable(place[0]) else "-"), "", "", ""
     digits = tables.decimals(comparison.table, place)
-    mean = number(cell.mean, digits) + (f" ±{number(cell.spread, digits)}" if cell.spread is not None else "")
+    spread = "" if cell.spread is None else f"±{number(cell.spread, digits)}"
     difference = "" if cell.difference is None else number(cell.difference, digits, signed=True)
     draws = "" if cell.draw_spread is None else f"draws ±{number(cell.draw_spread, digits)}"
-    return mean, difference, draws
+    return number(cell.mean, digits), spread, difference, draws
 
 
 def reported_text(table, place):
@@ -82,6 +82,8 @@ def verdict_detail(verdict):
     if verdict.missing:
         table = reported.find(verdict.claim.table)
         names = [f"{table.rows[row]} / {table.columns[column]}" for row, column in verdict.missing]
+        if len(names) == len(verdict.claim.check.needs):
+            return "none of its cells"
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         return f"missing {', '.join(names[:3])}{more}"
     if verdict.scale == claims.REPORTED:
@@ -91,21 +93,19 @@ def verdict_detail(verdict):
 
 def provenance(record):
     """Where a record comes from: {label: text}."""
-    speed = f"{record.tokens_per_second:,.0f}"
     return {
-        "Stem": record.stem,
+        "Stem": record.stem + (f" ({'; '.join(record.overrides)})" if record.overrides else ""),
         "Scale": record.scale,
         "Seed": str(record.seed),
         "Steps": f"{record.steps:,}",
-        "Overrides": "; ".join(record.overrides) or "-",
         "Finished (UTC)": f"{record.finish_time:%Y-%m-%d %H:%M}",
         "Time": duration(record.wall_seconds),
         "Memory": memory(record.peak_memory_bytes),
-        "Tokens/s": speed,
+        "Tokens/s": f"{record.tokens_per_second:,.0f}",
         "Parameters": f"{record.parameters:,}",
         "Device": device_text(record),
-        "Data": f"{record.data.task} {record.data.fingerprint[:12]}",
-        "Commit": record.commit[:12] + (" + changes" if record.dirty else ""),
+        "Data": f"{record.data.task} {record.data.fingerprint[:8]}",
+        "Commit": record.commit[:8] + (" changed" if record.dirty else ""),
     }
 
 

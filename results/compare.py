@@ -1,25 +1,32 @@
-"""Comparisons for a terminal (rich tables) and for anything else (plain lines, one cell each)."""
+"""`repro compare`: comparisons drawn in a terminal (rich), as plain lines (one cell each), or as Markdown."""
 
 import sys
-from pathlib import Path
 
 from results import claims, reported, schema, tables, texts
+from results.markdown import comparison as as_markdown
 
 _STYLES = {"holds": "green", "fails": "red", "not run": "dim"}
 
 
-def show(name=None, records_dir=schema.RECORDS, file=None):
+def show(name=None, records_dir=schema.RECORDS, markdown=False, file=None):
     """Prints the comparison of one table, or of all: those with records in full, the others as one line each.
 
-    A terminal gets tables; anything else gets plain lines. Raises reported.UnknownTable.
+    A terminal gets drawn tables, anything else plain lines, and either Markdown on request. Returns the exit status of
+    `repro compare`: 0, or 2 for an unknown table, after a line on stderr with the nearest names.
     """
     file = file or sys.stdout
-    chosen = [reported.find(name)] if name else list(reported.tables().values())
+    try:
+        chosen = [reported.find(name)] if name else list(reported.tables().values())
+    except reported.UnknownTable as error:
+        print(f"repro: {error}", file=sys.stderr)
+        return 2
     records, problems = schema.read_all(records_dir)
     compared = [tables.compare(table, records) for table in chosen]
     full = [comparison for comparison in compared if name or comparison.measured or comparison.overridden]
     for comparison in full:
-        if file.isatty():
+        if markdown:
+            _print(file, f"## {comparison.table.name}: {comparison.table.title}", "", *as_markdown(comparison), "")
+        elif file.isatty():
             from rich.console import Console
 
             console = Console(file=file, highlight=False)
@@ -30,7 +37,8 @@ def show(name=None, records_dir=schema.RECORDS, file=None):
     if not name:
         homeless = tables.homeless(records, reported.tables())
         _print(file, *(f"{texts.run_line(record)}: under no reported table" for record in homeless))
-    _print(file, *problem_lines(problems, records_dir))
+    _print(file, *(f"skipped: {problem}" for problem in problems))
+    return 0
 
 
 def summary_line(comparison):
@@ -38,12 +46,6 @@ def summary_line(comparison):
     table = comparison.table
     state = "for reference" if table.kind == "reference" else "not run"
     return f"{table.name}: {table.title} ({table.place}), {len(table.cells)} reported numbers, {state}"
-
-
-def problem_lines(problems, records_dir):
-    """One line per record that could not be used."""
-    for path, problem in problems:
-        yield f"record skipped: {Path(path).relative_to(records_dir).as_posix()}: {problem}"
 
 
 def plain(comparison):
@@ -59,8 +61,9 @@ def plain(comparison):
         for place in table.places:
             if place not in table.cells and place not in group.cells and not table.runnable(place[0]):
                 continue
-            mean, difference, draws = texts.measured_parts(comparison, group, place)
+            mean, spread, difference, draws = texts.measured_parts(comparison, group, place)
             line = f"{group.scale} {place[0]} {place[1]}: reported {texts.reported_text(table, place)}, measured {mean}"
+            line += f" {spread}" if spread else ""
             line += f", difference {difference}" if difference else ""
             line += f", {draws}" if draws else ""
             yield line + (f", {texts.seeds_text(list(group.cells[place].by_seed))}" if place in group.cells else "")
@@ -137,8 +140,8 @@ def _cell(comparison, group, place):
     paper = texts.reported_text(comparison.table, place)
     if group is None:
         return Text(paper)
-    mean, difference, draws = texts.measured_parts(comparison, group, place)
-    text = Text(mean, style="bold" if place in group.cells else "dim")
+    mean, spread, difference, draws = texts.measured_parts(comparison, group, place)
+    text = Text(f"{mean} {spread}".rstrip(), style="bold" if place in group.cells else "dim")
     text.append(f"\n{paper}  {difference}".rstrip(), style="not bold cyan")
     return text.append(f"\n{draws}", style="not bold dim") if draws else text
 
