@@ -28,17 +28,13 @@ def rate(name, value):
 def dropout_key(dropout, key):
     """Dropout draws from an explicit key."""
     if dropout and key is None:
-        raise ValueError(
-            f"dropout is {dropout} but key is None; pass a jax.random.key, or train=False"
-        )
+        raise ValueError(f"dropout is {dropout} but key is None; pass a jax.random.key, or train=False")
 
 
 def keys_given(k, shared):
     """Separate keys are given exactly where the setting is not shared-QK."""
     if shared and k is not None:
-        raise ValueError(
-            "keys were passed to shared-QK attention, which makes its own; pass k=None"
-        )
+        raise ValueError("keys were passed to shared-QK attention, which makes its own; pass k=None")
     if not shared and k is None:
         raise ValueError("this attention has separate keys but k is None; pass k [b,h,l,d]")
 
@@ -59,6 +55,4 @@ def attention_shapes(q, k, v, keep):
             " Write segment_ids > 0, or mask.astype(bool)"
         )
     if keep.shape != (k.shape[0], k.shape[2]):
-        raise ValueError(
-            f"the padding mask must be [b,m] = {(k.shape[0], k.shape[2])}; got {keep.shape}"
-        )
+        raise ValueError(f"the padding mask must be [b,m] = {(k.shape[0], k.shape[2])}; got {keep.shape}")

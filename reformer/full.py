@@ -102,9 +102,7 @@ def attention(q, k, v, *, causal=True, keep=None, block=512, dropout=0.0, key=No
     return _blocked(q, k, v, keep, key, causal, False, block, dropout)
 
 
-def shared_attention(
-    q, v, *, causal=True, keep=None, scale="official", block=512, dropout=0.0, key=None
-):
+def shared_attention(q, v, *, causal=True, keep=None, scale="official", block=512, dropout=0.0, key=None):
     """Shared-QK attention (section 2): keys are `shared_keys(q)`.
 
     q, v [b,h,l,d] -> [b,h,l,d]; keep bool [b,l], True = keep. A position attends to
@@ -124,11 +122,11 @@ class _Rule(NamedTuple):
 
 def _blocked(q, k, v, keep, key, causal, shared, block, dropout):
     """Checks, cuts the sequences into equal blocks, attends, and joins them again."""
-    (b, h, l, d), m = q.shape, k.shape[2]
+    (b, h, length, _), m = q.shape, k.shape[2]
     checks.attention_shapes(q, k, v, keep)
-    if (causal or shared) and l != m:
+    if (causal or shared) and length != m:
         raise ValueError(
-            f"causal and shared-QK attention need as many queries as keys, but there are {l}"
+            f"causal and shared-QK attention need as many queries as keys, but there are {length}"
             f" queries and {m} keys; for attention to another sequence pass causal=False"
         )
     checks.dropout_key(dropout, key)
@@ -142,15 +140,15 @@ def _blocked(q, k, v, keep, key, causal, shared, block, dropout):
         keep = keep.reshape(b, k.shape[0], k.shape[3]).swapaxes(0, 1)
     o = _attend(_Rule(causal, shared, dropout), q, k, v, keep, key)
     n, c = o.shape[0], o.shape[3]
-    return jnp.moveaxis(o, 0, 2).reshape(b, h, n * c, -1)[:, :, :l]
+    return jnp.moveaxis(o, 0, 2).reshape(b, h, n * c, -1)[:, :, :length]
 
 
 def _cut(x, block):
     """[b,h,l,d] -> [n,b,h,c,d] with n c >= l, n as small as `block` allows, zeros at the end."""
-    b, h, l, d = x.shape
-    n = -(-l // block)
-    c = -(-l // n)
-    x = jnp.pad(x, ((0, 0), (0, 0), (0, n * c - l), (0, 0)))
+    b, h, length, d = x.shape
+    n = -(-length // block)
+    c = -(-length // n)
+    x = jnp.pad(x, ((0, 0), (0, 0), (0, n * c - length), (0, 0)))
     return jnp.moveaxis(x.reshape(b, h, n, c, d), 2, 0)
 
 
@@ -208,9 +206,7 @@ def _forward(rule, q, k, v, keep, key):
             jnp.zeros((b, h, c, e)),
         )
         top, total, o = jax.lax.fori_loop(0, i + 1 if rule.causal else n, step, start)
-        return o / jnp.where(total > 0, total, 1.0)[..., None], top + jnp.log(
-            jnp.where(total > 0, total, 1.0)
-        )
+        return o / jnp.where(total > 0, total, 1.0)[..., None], top + jnp.log(jnp.where(total > 0, total, 1.0))
 
     o, lse = jax.lax.map(row, jnp.arange(q.shape[0]))
     if rule.shared:
@@ -263,9 +259,7 @@ def _attend_backward(rule, saved, do):
             dq = dq + einsum("bhij,bhjd->bhid", ds, k[j])
             return dq, dk, dv
 
-        dq, dk, dv = jax.lax.fori_loop(
-            0, i + 1 if rule.causal else n, step, (jnp.zeros(q.shape[1:], f32), *carry)
-        )
+        dq, dk, dv = jax.lax.fori_loop(0, i + 1 if rule.causal else n, step, (jnp.zeros(q.shape[1:], f32), *carry))
         return (dk, dv), dq
 
     (dk, dv), dq = jax.lax.scan(row, (jnp.zeros(k.shape, f32), dv), jnp.arange(q.shape[0]))

@@ -94,10 +94,10 @@ def sort_by_bucket(buckets, count):
     operand is several times faster on CPU; otherwise (1M positions and 32,768 buckets, say)
     they are two keys. The rounds are sorted apart, so their number cannot overflow anything.
     """
-    l = buckets.shape[-1]
-    position = jnp.broadcast_to(jnp.arange(l, dtype=jnp.int32), buckets.shape)
-    if count * l <= np.iinfo(np.int32).max:
-        order = jax.lax.sort(buckets * l + position, dimension=-1) % l
+    length = buckets.shape[-1]
+    position = jnp.broadcast_to(jnp.arange(length, dtype=jnp.int32), buckets.shape)
+    if count * length <= np.iinfo(np.int32).max:
+        order = jax.lax.sort(buckets * length + position, dimension=-1) % length
     else:
         _, order = jax.lax.sort((buckets, position), dimension=-1, num_keys=2)
     return order, invert(order)
@@ -105,13 +105,9 @@ def sort_by_bucket(buckets, count):
 
 def invert(order):
     """Inverse of permutations int32 [...,l], by one scatter of integers (a sort costs 100x)."""
-    l = order.shape[-1]
-    flat = order.reshape(-1, l)
+    length = order.shape[-1]
+    flat = order.reshape(-1, length)
     row = jnp.arange(flat.shape[0])[:, None]
-    ticket = jnp.broadcast_to(jnp.arange(l, dtype=jnp.int32), flat.shape)
-    slot = (
-        jnp.zeros_like(flat)
-        .at[row, flat]
-        .set(ticket, unique_indices=True, mode="promise_in_bounds")
-    )
+    ticket = jnp.broadcast_to(jnp.arange(length, dtype=jnp.int32), flat.shape)
+    slot = jnp.zeros_like(flat).at[row, flat].set(ticket, unique_indices=True, mode="promise_in_bounds")
     return slot.reshape(order.shape)

@@ -92,14 +92,14 @@ def local_attention(
     checks.dropout_key(dropout, key)
     if q.shape != k.shape:
         raise ValueError(f"local attention has as many keys as queries; got {q.shape}, {k.shape}")
-    (b, h, l, _), c = q.shape, min(chunk, q.shape[2])
+    (b, h, length, _), c = q.shape, min(chunk, q.shape[2])
     if causal:
         after = 0
-    n = -(-l // c)
-    keep = jnp.ones((b, l), bool) if keep is None else keep
-    keep = jnp.pad(keep, ((0, 0), (0, n * c - l)))
-    q, k, v = (jnp.pad(x, ((0, 0), (0, 0), (0, n * c - l), (0, 0))) for x in (q, k, v))
-    cut = lambda x: x.reshape(b, h, n, c, -1)
+    n = -(-length // c)
+    keep = jnp.ones((b, length), bool) if keep is None else keep
+    keep = jnp.pad(keep, ((0, 0), (0, n * c - length)))
+    q, k, v = (jnp.pad(x, ((0, 0), (0, 0), (0, n * c - length), (0, 0))) for x in (q, k, v))
+    q, k, v = (x.reshape(b, h, n, c, -1) for x in (q, k, v))
     look = partial(_windows, before=before, after=after)
 
     at = jnp.arange(n * c, dtype=jnp.int32).reshape(1, 1, n, c, 1)
@@ -114,19 +114,19 @@ def local_attention(
 
     @jax.checkpoint
     def attend(q, k, v):
-        x = einsum("bhnid,bhnjd->bhnij", cut(q), look(cut(k)))
+        x = einsum("bhnid,bhnjd->bhnij", q, look(k))
         x = jnp.where(legal, x, MASKED)
         p = jnp.where(legal, jax.nn.softmax(x, axis=-1), 0.0)
         if dropout:
             kept = jax.random.bernoulli(key, 1 - dropout, (1, 1, *p.shape[2:]))
             p = p * kept / (1 - dropout)
-        return einsum("bhnij,bhnje->bhnie", p.astype(v.dtype), look(cut(v))).astype(v.dtype)
+        return einsum("bhnij,bhnje->bhnie", p.astype(v.dtype), look(v)).astype(v.dtype)
 
     o = attend(q, k, v)
     if shared:
         alone = ~legal.any(-1, keepdims=True) & keep.reshape(b, 1, n, c, 1)
-        o = jnp.where(alone, cut(v), o)
-    return o.reshape(b, h, n * c, -1)[:, :, :l]
+        o = jnp.where(alone, v, o)
+    return o.reshape(b, h, n * c, -1)[:, :, :length]
 
 
 def _windows(x, before, after):

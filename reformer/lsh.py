@@ -92,10 +92,10 @@ class LSH:
         q [b,h,l,d] -> bucket ids int32 [b,h,r,l], from rotations drawn with `key`; None
         where one chunk covers the input. Pass it to `attend` as `decision`.
         """
-        _, h, l, d = q.shape
-        if l <= self.chunk:
+        _, h, length, d = q.shape
+        if length <= self.chunk:
             return None
-        factors = self.factors(l)
+        factors = self.factors(length)
         directions = hashing.rotations(key, h, self.rounds, d, factors)
         return hashing.hash_vectors(q, directions, factors)
 
@@ -174,16 +174,16 @@ def lsh_attention(
     value. Who is visible depends on later positions through the sorting; later *values*
     never reach an earlier output of causal attention.
     """
-    b, h, l, d = q.shape
+    b, h, length, d = q.shape
     checks.attention_shapes(q, q, v, keep)
     checks.dropout_key(dropout, key)
-    if buckets.ndim != 4 or (*buckets.shape[:2], buckets.shape[3]) != (b, h, l):
+    if buckets.ndim != 4 or (*buckets.shape[:2], buckets.shape[3]) != (b, h, length):
         raise ValueError(f"buckets must be [b,h,r,l] beside q {q.shape}; got {buckets.shape}")
     if block is None:
-        block = CPU_BLOCK if jax.default_backend() == "cpu" else b * h * l
-    chunk = min(chunk, l)
-    chunks = -(-l // chunk)
-    each = -(-chunks // min(chunks, -(-l // block)))  # chunks of one group
+        block = CPU_BLOCK if jax.default_backend() == "cpu" else b * h * length
+    chunk = min(chunk, length)
+    chunks = -(-length // chunk)
+    each = -(-chunks // min(chunks, -(-length // block)))  # chunks of one group
     if wrap and chunks % each:  # a chunk of nothing but padding would stand in the ring
         each = chunks
     groups = -(-chunks // each)
@@ -197,22 +197,22 @@ def lsh_attention(
         wrap and not within_bucket,
         dropout,
         each * chunk,
-        max(1, block // l),
+        max(1, block // length),
     )
     reach = jax.lax.rsqrt(jnp.sum(jnp.square(q.astype(jnp.float32)), -1) + d * full.EPSILON)
     if scale == "paper":
         reach = reach * d**-0.5
 
-    extra = groups * rule.group - l
+    extra = groups * rule.group - length
     if extra or keep is not None:
-        keep = jnp.ones((b, l), bool) if keep is None else keep
+        keep = jnp.ones((b, length), bool) if keep is None else keep
         keep = jnp.pad(keep, ((0, 0), (0, extra)))
-        keep = jnp.broadcast_to(keep[:, None], (b, h, l + extra))
+        keep = jnp.broadcast_to(keep[:, None], (b, h, length + extra))
         q, v = (jnp.pad(x, ((0, 0), (0, 0), (0, extra), (0, 0))) for x in (q, v))
         reach = jnp.pad(reach, ((0, 0), (0, 0), (0, extra)), constant_values=1.0)
         buckets = jnp.pad(buckets, ((0, 0), (0, 0), (0, 0), (0, extra)))
     plan = windows.make_plan(rule, jax.lax.stop_gradient(buckets), keep, count)
-    return _attend(rule, q, reach, v, plan, key)[:, :, :l]
+    return _attend(rule, q, reach, v, plan, key)[:, :, :length]
 
 
 # ---- one sequence of one head --------------------------------------------------------------

@@ -6,7 +6,7 @@ Flax modules only declare parameters; they are stacked and scanned with JAX's ow
 transforms. The trainer knows a model by `init`, `start` and `apply`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import flax.linen as nn
@@ -43,7 +43,7 @@ class Model:
     hidden: int = 256
     heads: int = 4
     head_width: int | None = None
-    attention: Full | LSH | Local | tuple = Full()
+    attention: Full | LSH | Local | tuple = field(default_factory=Full)
     positions: str = "normal"
     token_stddev: float = 0.02
     position_stddev: float | None = 0.02
@@ -59,8 +59,7 @@ class Model:
         checks.rate("dropout", self.dropout)
         if self.head_width is None and self.width % self.heads:
             raise ValueError(
-                f"width {self.width} is not a multiple of heads {self.heads}; change one of"
-                " them, or set head_width"
+                f"width {self.width} is not a multiple of heads {self.heads}; change one of them, or set head_width"
             )
         if isinstance(self.attention, list):  # so gin files write it; models must be hashable
             object.__setattr__(self, "attention", tuple(self.attention))
@@ -81,8 +80,7 @@ class Model:
         width = self.head_width or self.width // self.heads
         dtype = DTYPES[self.dtype]
         return tuple(
-            Layer(self.width, self.hidden, self.heads, width, setting, self.dropout, dtype)
-            for setting in self.pattern
+            Layer(self.width, self.hidden, self.heads, width, setting, self.dropout, dtype) for setting in self.pattern
         )
 
     @partial(jax.jit, static_argnums=0)
@@ -119,9 +117,7 @@ class Model:
         x = self.hidden_states(params, batch, key, train=train)
         logits = self.logits(params, x)
         targets = batch["decoder_target_tokens"]
-        nats = jax.nn.logsumexp(logits, axis=-1) - jnp.take_along_axis(
-            logits, targets[..., None], axis=-1
-        ).squeeze(-1)
+        nats = jax.nn.logsumexp(logits, axis=-1) - jnp.take_along_axis(logits, targets[..., None], axis=-1).squeeze(-1)
         correct = (logits.argmax(-1) == targets).astype(jnp.float32)
         weights = batch["decoder_loss_weights"].astype(jnp.float32)
         return {"nats": nats, "correct": correct, "weights": weights}, state
@@ -159,19 +155,15 @@ class Embedding(nn.Module):
 
     @nn.compact
     def __call__(self, tokens):
-        m, l = self.model, tokens.shape[1]
-        if l > m.length:
+        m, length = self.model, tokens.shape[1]
+        if length > m.length:
             raise ValueError(
-                f"the batch has {l} positions but the model has a table of {m.length};"
-                f" build it with length={l} or cut the batch"
+                f"the batch has {length} positions but the model has a table of {m.length};"
+                f" build it with length={length} or cut the batch"
             )
-        table = self.param(
-            "tokens", nn.initializers.normal(m.token_stddev), (m.vocabulary, m.width)
-        )
-        place = self.param(
-            "positions", positions.initial(m.positions, m.position_stddev), (m.length, m.width)
-        )
-        return table[tokens] + place[None, :l]
+        table = self.param("tokens", nn.initializers.normal(m.token_stddev), (m.vocabulary, m.width))
+        place = self.param("positions", positions.initial(m.positions, m.position_stddev), (m.length, m.width))
+        return table[tokens] + place[None, :length]
 
 
 class Layer(nn.Module):
@@ -213,12 +205,8 @@ class Attention(nn.Module):
     def __call__(self, x, real, key, train):
         x = x.astype(self.dtype)
         shape = (self.width, self.heads, self.head_width)
-        inwards = nn.initializers.variance_scaling(
-            1.0, "fan_avg", "uniform", in_axis=0, out_axis=(1, 2)
-        )
-        outwards = nn.initializers.variance_scaling(
-            1.0, "fan_avg", "uniform", in_axis=(0, 1), out_axis=2
-        )
+        inwards = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=0, out_axis=(1, 2))
+        outwards = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=(0, 1), out_axis=2)
 
         def project(name):
             matrix = self.param(name, inwards, shape).astype(self.dtype)

@@ -152,9 +152,7 @@ def count_sightings(rule, plan, at):
             continue
         # A window can reach other rounds, and itself again if it is longer than the ring.
         width = (rule.before + 1 + rule.after) * c
-        reached = {
-            (s + t) % rounds for t in range(-rule.before // n, (n - 1 + rule.after) // n + 1)
-        }
+        reached = {(s + t) % rounds for t in range(-rule.before // n, (n - 1 + rule.after) // n + 1)}
         for t in reached:
             for turn in range(-(-width // ring)):
                 seen += ((slots[t] - first) % ring + turn * ring < span).astype(jnp.int32)

@@ -48,10 +48,10 @@ def attention(q, k, v, causal=True, keep=None):
     return dense(logits, v, pairs(q.shape[2], k.shape[2], causal, keep, itself=True))
 
 
-def pairs(l, m, causal, keep, itself):
+def pairs(length, m, causal, keep, itself):
     """Who may see whom: bool [1 or b,1,l,m]."""
-    i, j = np.arange(l)[:, None], np.arange(m)[None, :]
-    legal = (j <= i) if causal else np.ones((l, m), bool)
+    i, j = np.arange(length)[:, None], np.arange(m)[None, :]
+    legal = (j <= i) if causal else np.ones((length, m), bool)
     if not itself:
         legal = legal & (i != j)
     legal = legal[None, None]
@@ -66,13 +66,13 @@ def shared_gradients(q, v, do, causal=True, keep=None, counts=1.0, drop=1.0):
     Written out from the softmax's derivative; `drop` multiplies the weights of seen pairs.
     """
     q, v, do = (np.asarray(x, np.float64) for x in (q, v, do))
-    b, h, l, d = q.shape
+    b, h, length, d = q.shape
     keys = unit_keys(q)
-    counts = np.broadcast_to(np.asarray(counts, np.float64), (b, h, l, l))
-    legal = pairs(l, l, causal, keep, itself=False) & (counts > 0)
-    eye = np.broadcast_to(np.eye(l), legal.shape)
+    counts = np.broadcast_to(np.asarray(counts, np.float64), (b, h, length, length))
+    legal = pairs(length, length, causal, keep, itself=False) & (counts > 0)
+    eye = np.broadcast_to(np.eye(length), legal.shape)
     p = dense(q @ keys.swapaxes(-1, -2), eye, legal, np.where(counts > 0, counts, 1.0))
-    real = np.ones((b, l), bool) if keep is None else np.asarray(keep)
+    real = np.ones((b, length), bool) if keep is None else np.asarray(keep)
     alone = ~legal.any(-1) & real[:, None]
     dv = (p * drop).swapaxes(-1, -2) @ do + np.where(alone[..., None], do, 0.0)
     dp = (do @ v.swapaxes(-1, -2)) * drop
@@ -89,12 +89,12 @@ def shared(q, v, causal=True, keep=None, scale="official", counts=1.0):
     A position that sees nothing legal copies its own value, unless it is padding.
     """
     q, v = np.asarray(q, np.float64), np.asarray(v, np.float64)
-    b, h, l, _ = q.shape
+    b, _, length, _ = q.shape
     logits = q @ unit_keys(q, scale).swapaxes(-1, -2)
     counts = np.broadcast_to(np.asarray(counts, np.float64), logits.shape)
-    legal = pairs(l, l, causal, keep, itself=False) & (counts > 0)
+    legal = pairs(length, length, causal, keep, itself=False) & (counts > 0)
     o = dense(logits, v, legal, np.where(counts > 0, counts, 1.0))
-    real = np.ones((b, l), bool) if keep is None else np.asarray(keep)
+    real = np.ones((b, length), bool) if keep is None else np.asarray(keep)
     alone = ~legal.any(-1) & real[:, None]
     return np.where(alone[..., None], v, o)
 
@@ -107,16 +107,16 @@ def sightings(buckets, chunk, before, after, keep=None, within_bucket=False, wra
     Positions that pad the last chunk are -1 and meet nobody.
     """
     buckets = np.asarray(buckets)
-    b, h, rounds, l = buckets.shape
-    found = np.zeros((b, h, l, l), int)
+    b, h, rounds, length = buckets.shape
+    found = np.zeros((b, h, length, length), int)
     for x in range(b):
-        real = np.ones(l, bool) if keep is None else np.asarray(keep)[x]
+        real = np.ones(length, bool) if keep is None else np.asarray(keep)[x]
         for y in range(h):
             ring = []
             for r in range(rounds):
                 rank = lambda p: (not real[p], buckets[x, y, r, p] if real[p] else 0, p)  # noqa: E731, B023
-                order = sorted(range(l), key=rank)
-                order += [-1] * (-l % chunk)
+                order = sorted(range(length), key=rank)
+                order += [-1] * (-length % chunk)
                 ring += [(r, order[s : s + chunk]) for s in range(0, len(order), chunk)]
             for t, (r, mine) in enumerate(ring):
                 for step in range(-before, after + 1):

@@ -40,7 +40,7 @@ def test_shared_attention_and_its_gradient(causal, keep):
         np.testing.assert_allclose(got, want, atol=2e-5)
 
 
-@pytest.mark.parametrize("length, block", [(21, 8), (21, 64), (1, 8), (16, 8)])
+@pytest.mark.parametrize(("length", "block"), [(21, 8), (21, 64), (1, 8), (16, 8)])
 def test_ordinary_attention_of_any_length(length, block):
     q, k, v = (draw(B, H, length, D, seed=s) for s in range(3))
     o = attention(q, k, v, block=block)
@@ -62,7 +62,9 @@ def test_gradient_of_ordinary_attention():
         x = jnp.where(jnp.tril(jnp.ones((1, 1, 21, 21), bool)), x, -1e30)
         return jnp.sum(do * jnp.einsum("bhij,bhje->bhie", jax.nn.softmax(x, -1), v))
 
-    ours = lambda q, k, v: jnp.sum(do * attention(q, k, v, block=8))
+    def ours(q, k, v):
+        return jnp.sum(do * attention(q, k, v, block=8))
+
     got, want = (jax.jit(jax.grad(f, (0, 1, 2)))(q, k, v) for f in (ours, plain))
     for x, y in zip(got, want, strict=True):
         np.testing.assert_allclose(x, y, atol=2e-5)
@@ -84,14 +86,14 @@ def test_first_position_copies_itself_and_padding_alone_is_zero():
 
 
 def test_dropout_zeroes_weights_after_the_softmax_and_is_differentiated():
-    rate, l = 0.25, 21
-    q, v, do = draw(1, H, l, D), draw(1, H, l, D, seed=1), draw(1, H, l, D, seed=2)
+    rate, length = 0.25, 21
+    q, v, do = draw(1, H, length, D), draw(1, H, length, D, seed=1), draw(1, H, length, D, seed=2)
     run = jax.jit(partial(shared_attention, dropout=rate, key=jax.random.key(3), block=8))
-    eye = np.broadcast_to(np.eye(l, dtype=np.float32), (1, H, l, l))
+    eye = np.broadcast_to(np.eye(length, dtype=np.float32), (1, H, length, length))
     weights = np.asarray(shared_attention(q, eye, block=8))
     drop = np.asarray(run(q, eye)) / np.where(weights > 0, weights, 1.0)
     drop[:, :, 0, 0] = 1.0
-    lower = drop[:, :, np.tri(l, k=-1, dtype=bool)]
+    lower = drop[:, :, np.tri(length, k=-1, dtype=bool)]
     assert np.all(np.isclose(lower, 0) | np.isclose(lower, 1 / (1 - rate)))
     assert 0.1 < np.isclose(lower, 0).mean() < 0.4
     np.testing.assert_array_equal(drop[:, 0] > 0, drop[:, 1] > 0)  # one mask for the heads
@@ -112,8 +114,8 @@ def test_bfloat16_is_finite_and_near():
 
 
 def test_memory_is_linear_in_the_length():
-    def temporary(l):
-        x = jax.ShapeDtypeStruct((1, 1, l, D), jnp.float32)
+    def temporary(length):
+        x = jax.ShapeDtypeStruct((1, 1, length, D), jnp.float32)
         run = jax.grad(lambda q, v: shared_attention(q, v, block=128).sum(), (0, 1))
         return jax.jit(run).lower(x, x).compile().memory_analysis().temp_size_in_bytes
 
@@ -132,7 +134,7 @@ def test_wrong_use_is_explained():
         attention(q, q[:, :, :5], q[:, :, :5])
     with pytest.raises(ValueError, match="did you mean 'official'"):
         Full(scale="oficial")
-    with pytest.raises(ValueError, match="pass a jax.random.key"):
+    with pytest.raises(ValueError, match=r"pass a jax\.random\.key"):
         Full(dropout=0.1).attend(q, None, q, train=True)
     with pytest.raises(ValueError, match="k is None"):
         Full(shared=False).attend(q, None, q)

@@ -13,13 +13,13 @@ LIMIT = np.iinfo(np.int32).max
 
 @pytest.mark.parametrize("factors", [(6,), (4, 6), (2, 4, 2)])
 def test_bucket_is_the_largest_of_the_projections_and_their_negatives(factors):
-    b, h, r, l, d = 2, 3, 2, 7, 5
-    q = draw(b, h, l, d)
+    b, h, r, length, d = 2, 3, 2, 7, 5
+    q = draw(b, h, length, d)
     directions = np.asarray(hashing.rotations(jax.random.key(1), h, r, d, factors))
     got = np.asarray(hashing.hash_vectors(q, directions, factors))
-    assert got.shape == (b, h, r, l)
+    assert got.shape == (b, h, r, length)
     assert got.dtype == np.int32
-    for x, y, s, p in np.ndindex(b, h, r, l):
+    for x, y, s, p in np.ndindex(b, h, r, length):
         projected = q[x, y, p].astype(np.float64) @ directions[y, s].astype(np.float64)
         ids, unit, column = 0, 1, 0
         for f in factors:
@@ -72,11 +72,10 @@ def test_order_is_stable_whether_packed_or_not(count):
 
 
 def test_packing_stops_where_int32_ends():
-    sort = lambda count: str(
-        jax.make_jaxpr(lambda x: hashing.sort_by_bucket(x, count))(
-            jax.ShapeDtypeStruct((1 << 20,), jnp.int32)
-        )
-    )
+    def sort(count):
+        ids = jax.ShapeDtypeStruct((1 << 20,), jnp.int32)
+        return str(jax.make_jaxpr(lambda x: hashing.sort_by_bucket(x, count))(ids))
+
     assert "num_keys=1" in sort(2047)
     assert "num_keys=2" in sort(2048)  # 2048 x 1,048,576 is 2^31
 

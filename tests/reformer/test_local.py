@@ -19,16 +19,16 @@ HOLES[1] = False
 ALL = np.ones((B, 21), bool)
 
 
-def near(l, chunk, before, after):
+def near(length, chunk, before, after):
     """Chunks of i and j are at most that far apart: bool [l,l]."""
-    at = np.arange(l) // chunk
+    at = np.arange(length) // chunk
     apart = at[None, :] - at[:, None]
     return (apart >= -before) & (apart <= after)
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["separate", "shared"])
 @pytest.mark.parametrize(
-    "causal, keep, before, after, chunk",
+    ("causal", "keep", "before", "after", "chunk"),
     [
         (True, None, 1, 0, 4),
         (True, HOLES, 2, 3, 4),
@@ -56,17 +56,17 @@ def test_local_attention(causal, keep, before, after, chunk, shared):
 def test_gradient():
     q, v, do = (draw(B, H, 21, D, seed=s) for s in range(3))
     do = do * HOLES[:, None, :, None]
-    attend = lambda q, v: Local(chunk=4, shared=True).attend(q, None, v, keep=HOLES)
-    got = jax.jit(jax.grad(lambda q, v: jnp.sum(do * attend(q, v)), (0, 1)))(q, v)
+    attend = Local(chunk=4, shared=True).attend
+    got = jax.jit(jax.grad(lambda q, v: jnp.sum(do * attend(q, None, v, keep=HOLES)), (0, 1)))(q, v)
     window = near(21, 4, 1, 0)
     for x, y in zip(got, oracles.shared_gradients(q, v, do, True, HOLES, window), strict=True):
         np.testing.assert_allclose(x, y, atol=2e-5)
 
 
 def test_dropout_zeroes_weights_and_keeps_the_mean():
-    l = 64
-    q, k = draw(1, H, l, D), draw(1, H, l, D, seed=1)
-    eye = np.broadcast_to(np.eye(l, dtype=np.float32), (1, H, l, l))
+    length = 64
+    q, k = draw(1, H, length, D), draw(1, H, length, D, seed=1)
+    eye = np.broadcast_to(np.eye(length, dtype=np.float32), (1, H, length, length))
     run = partial(local_attention, q, k, eye, chunk=16)
     plain = np.asarray(run())
     factor = np.asarray(run(dropout=0.5, key=jax.random.key(0)))[plain > 0] / plain[plain > 0]

@@ -19,8 +19,8 @@ HOLES[1] = False  # a row of padding only
 ALL = np.ones((B, L), bool)
 
 
-def ids(rounds, seed=0, l=L):
-    return np.random.default_rng([seed, rounds, l]).integers(0, COUNT, (B, H, rounds, l), np.int32)
+def ids(rounds, seed=0, length=L):
+    return np.random.default_rng([seed, rounds, length]).integers(0, COUNT, (B, H, rounds, length), np.int32)
 
 
 attention = partial(lsh_attention, count=COUNT)
@@ -77,9 +77,7 @@ def test_output_and_gradient_equal_the_dense_softmax_over_sightings(case):
     reference = oracles.shared(q, v, bool(causal), keep, counts=counts)
     np.testing.assert_allclose(at_real(o, mask), at_real(reference, mask), atol=5e-6)
     assert np.isfinite(o).all()
-    for got, want in zip(
-        grads, oracles.shared_gradients(q, v, do, bool(causal), keep, counts), strict=True
-    ):
+    for got, want in zip(grads, oracles.shared_gradients(q, v, do, bool(causal), keep, counts), strict=True):
         np.testing.assert_allclose(got, want, atol=3e-5)
 
 
@@ -106,12 +104,14 @@ def test_published_checks_of_window_counts():
     """One window over everything is full attention; several uncorrected rounds are not."""
     q, v = draw(B, H, 16, D), draw(B, H, 16, D, seed=1)
     full = oracles.shared(q, v)
-    run = lambda rounds, chunk, before, correct: jax.jit(
-        partial(attention, chunk=chunk, before=before, correct_duplicates=correct, wrap=True)
-    )(q, v, ids(rounds, l=16))
+
+    def run(rounds, chunk, before, correct):
+        attend = partial(attention, chunk=chunk, before=before, correct_duplicates=correct, wrap=True)
+        return jax.jit(attend)(q, v, ids(rounds, length=16))
+
     for rounds, chunk, before in ((1, 16, 0), (1, 16, 1), (1, 8, 1)):
         np.testing.assert_allclose(run(rounds, chunk, before, False), full, atol=5e-6)
-    seen = oracles.sightings(ids(3, l=16), 8, 1, 0, wrap=True)
+    seen = oracles.sightings(ids(3, length=16), 8, 1, 0, wrap=True)
     assert (seen.min(), seen.max()) == (2, 4)
     assert np.abs(run(3, 8, 1, False) - full).max() > 0.01
     np.testing.assert_allclose(run(3, 8, 1, True), full, atol=5e-6)
@@ -148,7 +148,7 @@ def test_settings_reach_the_function_and_decisions_can_be_kept():
 
 def test_block_does_not_change_the_result():
     q, v, do = (draw(B, H, 37, D, seed=s) for s in range(3))
-    buckets = ids(2, l=37)
+    buckets = ids(2, length=37)
 
     def run(block, wrap=False):
         attend = partial(attention, chunk=4, wrap=wrap, dropout=0.5, block=block)
@@ -167,10 +167,12 @@ def test_block_does_not_change_the_result():
 def test_later_values_and_vectors_have_no_gradient_in_earlier_outputs():
     q, v = draw(B, H, L, D), draw(B, H, L, D, seed=1)
     t = 11
-    early = lambda q, v: jnp.sum(
-        lsh_attention(q, v, ids(3), COUNT, chunk=C, before=1, after=1)[:, :, :t] ** 2
-    )
-    early = jax.jit(jax.value_and_grad(early, (0, 1)))
+
+    @jax.jit
+    @partial(jax.value_and_grad, argnums=(0, 1))
+    def early(q, v):
+        return jnp.sum(attention(q, v, ids(3), chunk=C, before=1, after=1)[:, :, :t] ** 2)
+
     for gradient in early(q, v)[1]:
         assert np.abs(gradient[:, :, :t]).max() > 0
         assert not np.asarray(gradient)[:, :, t:].any()
@@ -217,11 +219,10 @@ def test_any_finite_input_gives_finite_results(dtype):
     scales = np.array([0.0, 1e-20, 1.0, 1e4], np.float32).repeat(6)[:L, None]
     q = jnp.asarray(draw(B, H, L, D) * scales, dtype)
     v = jnp.asarray(draw(B, H, L, D, seed=1), dtype)
-    attend = lambda q, v: LSH(rounds=2, chunk=C).attend(q, None, v, keep=HOLES)
 
     @jax.jit
     def run(q, v):
-        o, back = jax.vjp(attend, q, v)
+        o, back = jax.vjp(lambda q, v: LSH(rounds=2, chunk=C).attend(q, None, v, keep=HOLES), q, v)
         return o, *back(jnp.ones_like(o))
 
     assert run(q, v)[0].dtype == dtype
@@ -250,28 +251,26 @@ def test_dropout_acts_after_the_softmax_and_is_differentiated():
     assert np.all(np.isclose(drop, 0) | np.isclose(drop, 1 / (1 - rate)) | (seen == 0))
     assert 0.1 < np.isclose(drop, 0)[seen > 0].mean() < 0.4
     wanted = oracles.shared_gradients(q, v, do, counts=seen, drop=drop)
-    for got, want in zip(
-        jax.jit(jax.grad(lambda q, v: jnp.sum(do * run(q, v)), (0, 1)))(q, v), wanted, strict=True
-    ):
+    for got, want in zip(jax.jit(jax.grad(lambda q, v: jnp.sum(do * run(q, v)), (0, 1)))(q, v), wanted, strict=True):
         np.testing.assert_allclose(got, want, atol=3e-5)
 
 
 def test_hashing_finds_what_is_far_away_and_its_ablation_does_not():
     """Every second half repeats the first: only by content can the twin be found."""
-    l, chunk, d = 256, 8, 16
-    x = draw(1, 1, l // 2, d)
+    length, chunk, d = 256, 8, 16
+    x = draw(1, 1, length // 2, d)
     q = np.concatenate([x, x], 2) * 20 / np.sqrt((x * x).sum(-1)).mean()
-    v = np.concatenate([draw(1, 1, l // 2, d, seed=1), np.zeros_like(x)], 2)
+    v = np.concatenate([draw(1, 1, length // 2, d, seed=1), np.zeros_like(x)], 2)
 
     def found(o):
-        guess = np.asarray(o)[0, 0, l // 2 :] @ v[0, 0, : l // 2].T
-        return (guess.argmax(-1) == np.arange(l // 2)).mean()
+        guess = np.asarray(o)[0, 0, length // 2 :] @ v[0, 0, : length // 2].T
+        return (guess.argmax(-1) == np.arange(length // 2)).mean()
 
     setting = LSH(rounds=4, chunk=chunk)
     run = jax.jit(lambda decision: setting.attend(q, None, v, decision=decision))
     hashed = jax.jit(setting.decide)(q, jax.random.key(0))
     four, one = found(run(hashed)), found(run(hashed[:, :, :1]))
-    in_time = np.zeros((1, 1, 4, l), np.int32)  # one bucket: sorted by position
+    in_time = np.zeros((1, 1, 4, length), np.int32)  # one bucket: sorted by position
     assert four > 0.95
     assert four >= one > 0.5
     assert found(run(in_time)) < 0.1
@@ -279,8 +278,8 @@ def test_hashing_finds_what_is_far_away_and_its_ablation_does_not():
 
 
 def test_memory_is_linear_in_length_and_flat_in_rounds():
-    def temporary(l, rounds):
-        x = jax.ShapeDtypeStruct((1, 1, l, D), jnp.float32)
+    def temporary(length, rounds):
+        x = jax.ShapeDtypeStruct((1, 1, length, D), jnp.float32)
         setting = LSH(rounds=rounds, chunk=16, buckets=(16, 16), block=1024)
         run = jax.grad(lambda q, v: setting.attend(q, None, v).sum(), (0, 1))
         return jax.jit(run).lower(x, x).compile().memory_analysis().temp_size_in_bytes
@@ -319,5 +318,5 @@ def test_wrong_use_is_explained():
         LSH().attend(q, q, q)
     with pytest.raises(ValueError, match="rounds is 0"):
         LSH(rounds=0)
-    with pytest.raises(ValueError, match="pass a jax.random.key"):
+    with pytest.raises(ValueError, match=r"pass a jax\.random\.key"):
         LSH(dropout=0.1, chunk=C).attend(q, None, q, train=True)

@@ -15,13 +15,13 @@ SMALL = Model(vocabulary=11, length=24, width=16, hidden=32, heads=2)
 HASHED = dataclasses.replace(SMALL, attention=LSH(rounds=2, chunk=4))
 
 
-def batch(b=4, l=24, seed=0):
-    tokens = np.random.default_rng(seed).integers(1, 11, (b, l)).astype(np.int32)
+def batch(b=4, length=24, seed=0):
+    tokens = np.random.default_rng(seed).integers(1, 11, (b, length)).astype(np.int32)
     return {
         "decoder_target_tokens": tokens,
         "decoder_input_tokens": np.pad(tokens, ((0, 0), (1, 0)))[:, :-1],
-        "decoder_loss_weights": np.ones((b, l), np.float32),
-        "decoder_segment_ids": np.ones((b, l), np.int32),
+        "decoder_loss_weights": np.ones((b, length), np.float32),
+        "decoder_segment_ids": np.ones((b, length), np.int32),
     }
 
 
@@ -73,13 +73,11 @@ def test_one_set_of_parameters_serves_full_and_any_number_of_rounds(params):
 
 
 def test_rotations_come_from_the_key_and_not_from_the_batch(params):
-    data, key, fixed = batch(), jax.random.key(7), jax.random.key(0)
+    data, key = batch(), jax.random.key(7)
     scores = run(HASHED, params, data, key)["nats"]
     np.testing.assert_array_equal(scores, run(HASHED, params, data, key)["nats"])
     assert np.abs(scores - run(HASHED, params, data, jax.random.key(8))["nats"]).max() > 0
-    np.testing.assert_array_equal(
-        run(HASHED, params, data)["nats"], run(HASHED, params, data)["nats"]
-    )
+    np.testing.assert_array_equal(run(HASHED, params, data)["nats"], run(HASHED, params, data)["nats"])
     half = {name: x[2:] for name, x in data.items()}
     np.testing.assert_allclose(run(HASHED, params, half, key)["nats"], scores[2:], atol=1e-5)
 
@@ -138,7 +136,10 @@ def test_layers_are_scanned_and_patterns_repeat():
 def test_bfloat16_keeps_float32_parameters_and_gradients(params):
     model = dataclasses.replace(HASHED, dtype="bfloat16")
     data = batch()
-    loss = lambda params: model.apply(params, data)[0]["nats"].mean()
+
+    def loss(params):
+        return model.apply(params, data)[0]["nats"].mean()
+
     value, grads = jax.jit(jax.value_and_grad(loss))(params)
     assert all(x.dtype == jnp.float32 and np.isfinite(x).all() for x in jax.tree.leaves(grads))
     exact = run(HASHED, params, data)["nats"].mean()
@@ -150,18 +151,14 @@ def test_bfloat16_keeps_float32_parameters_and_gradients(params):
 def test_shorter_batches_use_the_first_positions(params):
     data = batch()
     short = {name: x[:, :9] for name, x in data.items()}
-    np.testing.assert_allclose(
-        run(SMALL, params, short)["nats"], run(SMALL, params, data)["nats"][:, :9], atol=1e-5
-    )
+    np.testing.assert_allclose(run(SMALL, params, short)["nats"], run(SMALL, params, data)["nats"][:, :9], atol=1e-5)
 
 
 def test_sinusoid_table():
     table = np.asarray(sinusoids(50, 6))
     for position, pair in np.ndindex(50, 3):
         angle = position / 10_000 ** (2 * pair / 6)
-        np.testing.assert_allclose(
-            table[position, 2 * pair : 2 * pair + 2], [np.sin(angle), np.cos(angle)], atol=1e-5
-        )
+        np.testing.assert_allclose(table[position, 2 * pair : 2 * pair + 2], [np.sin(angle), np.cos(angle)], atol=1e-5)
     model = dataclasses.replace(SMALL, positions="sinusoid", position_stddev=0.1)
     made = np.asarray(model.init(jax.random.key(0))["embedding"]["positions"])
     np.testing.assert_allclose(made, 0.1 * 2**0.5 * sinusoids(24, 16), atol=1e-6)
@@ -169,7 +166,7 @@ def test_sinusoid_table():
 
 def test_wrong_use_is_explained(params):
     with pytest.raises(ValueError, match="25 positions but the model has a table of 24"):
-        SMALL.apply(params, batch(l=25))
+        SMALL.apply(params, batch(length=25))
     with pytest.raises(ValueError, match="not a multiple of heads"):
         Model(5, 8, width=10, heads=3)
     with pytest.raises(ValueError, match="did you mean 'sinusoid'"):
