@@ -11,9 +11,9 @@ import os
 import re
 import tempfile
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from difflib import get_close_matches
 from pathlib import Path
+
+from results.validation import RecordError, build, point_in_time, short, wanted
 
 VERSION = 1
 RECORDS = Path(__file__).parent / "records"
@@ -21,10 +21,6 @@ MAX_CURVE_POINTS = 300
 
 _STEM = re.compile(r"[a-z0-9_]+(/[a-z0-9_]+)+(\+[a-z0-9_]+)*")
 _NAME = re.compile(r"[a-z0-9_]+")
-
-
-class RecordError(ValueError):
-    """A record that cannot be used; the message names the field, what stood there, and what is wanted."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +34,9 @@ class Metric:
     per_draw: list[float]
 
     def check(self, where):
-        _wanted(where + "better", self.better, self.better in ("higher", "lower"), "'higher' or 'lower'")
-        _wanted(where + "spread", self.spread, self.spread >= 0, "at least 0")
-        _wanted(where + "spread", self.spread, len(self.per_draw) > 1 or self.spread == 0, "0 for a single draw")
+        wanted(where + "better", self.better, self.better in ("higher", "lower"), "'higher' or 'lower'")
+        wanted(where + "spread", self.spread, self.spread >= 0, "at least 0")
+        wanted(where + "spread", self.spread, len(self.per_draw) > 1 or self.spread == 0, "0 for a single draw")
 
 
 @dataclass(frozen=True)
@@ -54,12 +50,12 @@ class Evaluation:
     metrics: dict[str, Metric]
 
     def check(self, where):
-        _wanted(where + "draws", self.draws, self.draws >= 1, "at least 1")
-        _wanted(where + "examples", self.examples, self.examples >= 1, "at least 1")
-        _wanted(where + "weight", self.weight, self.weight > 0, "above 0")
+        wanted(where + "draws", self.draws, self.draws >= 1, "at least 1")
+        wanted(where + "examples", self.examples, self.examples >= 1, "at least 1")
+        wanted(where + "weight", self.weight, self.weight > 0, "above 0")
         for name, metric in self.metrics.items():
             count = len(metric.per_draw)
-            _wanted(
+            wanted(
                 f"{where}metrics.{name}.per_draw",
                 f"{count} values",
                 count == self.draws,
@@ -115,29 +111,30 @@ class Record:
     schema: int = VERSION
 
     def check(self, where=""):
-        _wanted("stem", self.stem, _STEM.fullmatch(self.stem), "a path such as 'reformer/table2/lsh4'")
-        _wanted("scale", self.scale, _NAME.fullmatch(self.scale), "letters a-z, digits and '_', such as 'cpu'")
+        wanted("stem", self.stem, _STEM.fullmatch(self.stem), "a path such as 'reformer/table2/lsh4'")
+        wanted("scale", self.scale, _NAME.fullmatch(self.scale), "letters a-z, digits and '_', such as 'cpu'")
         for name in ("seed", "steps", "peak_memory_bytes", "parameters", "wall_seconds", "tokens_per_second"):
-            _wanted(name, getattr(self, name), getattr(self, name) >= 0, "at least 0")
-        _wanted("devices.count", self.devices.count, self.devices.count >= 1, "at least 1")
-        began, ended = _time("started", self.started), _time("finished", self.finished)
-        _wanted("finished", self.finished, ended >= began, f"not before started, {self.started}")
+            wanted(name, getattr(self, name), getattr(self, name) >= 0, "at least 0")
+        wanted("devices.count", self.devices.count, self.devices.count >= 1, "at least 1")
+        # Their order is not checked: a clock that was set back must not cost a run its record.
+        point_in_time("started", self.started)
+        point_in_time("finished", self.finished)
         self._check_curve()
 
     def _check_curve(self):
         lengths = {name: len(values) for name, values in self.curve.items()}
         if lengths:
             steps = self.curve.get("step")
-            _wanted("curve", sorted(lengths), steps is not None, "a list named 'step' among them")
-            _wanted("curve", lengths, len(set(lengths.values())) == 1, "lists of equal length")
-            _wanted("curve", f"{len(steps)} points", len(steps) <= MAX_CURVE_POINTS, f"at most {MAX_CURVE_POINTS}")
+            wanted("curve", sorted(lengths), steps is not None, "a list named 'step' among them")
+            wanted("curve", lengths, len(set(lengths.values())) == 1, "lists of equal length")
+            wanted("curve", f"{len(steps)} points", len(steps) <= MAX_CURVE_POINTS, f"at most {MAX_CURVE_POINTS}")
             rising = all(a < b for a, b in itertools.pairwise(steps))
-            _wanted("curve.step", steps, rising, "steps in rising order")
+            wanted("curve.step", steps, rising, "steps in rising order")
 
     @property
     def finish_time(self):
         """When the run ended, as a datetime in UTC; of the records of one (stem, scale, seed) the newest counts."""
-        return _time("finished", self.finished)
+        return point_in_time("finished", self.finished)
 
     def to_dict(self):
         """The record as plain dicts and lists, `schema` first, as it is written."""
@@ -148,11 +145,11 @@ class Record:
     def from_dict(plain):
         """Builds and validates a record from parsed JSON; raises RecordError."""
         if not isinstance(plain, dict):
-            raise RecordError(f"received {_short(plain)}; wanted a JSON object")
-        _wanted("schema", plain.get("schema"), type(plain.get("schema")) is int, "a version number: is this a record?")
+            raise RecordError(f"received {short(plain)}; wanted a JSON object")
+        wanted("schema", plain.get("schema"), type(plain.get("schema")) is int, "a version number: is this a record?")
         newer = "an older program cannot read it: update" if plain["schema"] > VERSION else "run the experiment again"
-        _wanted("schema", plain["schema"], plain["schema"] == VERSION, f"{VERSION} ({newer})")
-        return _build(Record, plain, "")
+        wanted("schema", plain["schema"], plain["schema"] == VERSION, f"{VERSION} ({newer})")
+        return build(Record, plain, "")
 
 
 @dataclass(frozen=True)
@@ -218,84 +215,12 @@ def read_all(records_dir=RECORDS):
         try:
             record = read(path)
             home = path.parent.relative_to(records_dir).as_posix()
-            _wanted("stem", record.stem, record.stem == home, f"{home!r}, as its folder says")
+            wanted("stem", record.stem, record.stem == home, f"{home!r}, as its folder says")
             records.append(record)
         except (RecordError, OSError) as problem:
             problems.append(Problem(path, str(problem)))
     records.sort(key=lambda record: (record.finish_time, record.stem, record.seed))
     return records, problems
-
-
-# ---- validation: one small walk over the dataclasses' annotations
-
-
-def _build(kind, plain, where):
-    """Turns `plain` into the dataclass `kind`; `where` is the path of field names that leads to it."""
-    fields = {item.name: item for item in dataclasses.fields(kind)}
-    for name in plain:
-        if name not in fields:
-            near = get_close_matches(name, fields, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise RecordError(f"field {where + str(name)!r}: not part of schema {VERSION}{hint}")
-    values = {}
-    for name, item in fields.items():
-        if name not in plain:
-            raise RecordError(f"field {where + name!r}: missing")
-        values[name] = _convert(item.type, plain[name], where + name)
-    built = kind(**values)
-    if hasattr(built, "check"):
-        built.check(where)
-    return built
-
-
-def _convert(kind, value, where):
-    if dataclasses.is_dataclass(kind):
-        _wanted(where, value, isinstance(value, dict), "an object")
-        return _build(kind, value, where + ".")
-    origin = getattr(kind, "__origin__", None)
-    if origin is list:
-        _wanted(where, value, isinstance(value, list), "a list")
-        return [_convert(kind.__args__[0], item, f"{where}[{place}]") for place, item in enumerate(value)]
-    if origin is dict:
-        _wanted(where, value, isinstance(value, dict), "an object")
-        _wanted(where, value, all(isinstance(key, str) and key for key in value), "names as keys")
-        return {key: _convert(kind.__args__[1], item, f"{where}.{key}") for key, item in value.items()}
-    if kind is float:
-        # bool is an int to Python, never a measurement.
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        _wanted(where, value, number and _finite(value), "a finite number below 1e100")
-        # Counts and steps stay integers, so that a record reads back as it was written.
-        return value if isinstance(value, int) else float(value)
-    if kind is int:
-        # Bounded, so that no later arithmetic or formatting can overflow.
-        _wanted(where, value, type(value) is int and abs(value) < 2**63, "a whole number below 2^63")
-        return value
-    _wanted(where, value, type(value) is kind, {str: "text", bool: "true or false"}[kind])
-    return value
-
-
-def _wanted(where, received, holds, wanted):
-    if not holds:
-        raise RecordError(f"field {where!r}: received {_short(received)}; wanted {wanted}")
-
-
-def _short(value):
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
-def _finite(value):
-    # Far below the largest float, so that sums and squares of accepted numbers are finite too. NaN compares false.
-    return abs(value) < 1e100
-
-
-def _time(where, text):
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        time = None
-    _wanted(where, text, time and time.tzinfo, "an ISO time with its offset, such as '2026-01-31T09:00:00+00:00'")
-    return time.astimezone(UTC)
 
 
 def _refuse_constant(name):

@@ -82,7 +82,9 @@ def compare(table: Table, records: Iterable[Record]) -> Comparison:
     """Sets the records that belong to `table` beside its reported cells."""
     mine = sorted((r for r in records if r.stem.startswith(table.name + "/")), key=lambda record: record.finish_time)
     overridden = [record for record in mine if record.overrides]
-    newest, superseded, remarks = {}, [], []
+    newest: dict[tuple[str, str, int], Record] = {}
+    superseded: list[Record] = []
+    remarks: list[str] = []
     stems = {stem for stem, _, _ in table.places.values()}
     for record in mine:
         if record.overrides:
