@@ -86,11 +86,16 @@ def _parser():
     command(_show, "show", "one experiment: config, reported figures, records", stem, scale, seed, sets, records)
     command(_run, "run", "train, evaluate, record; resumes what was stopped",
             stem, scale, seed, sets, workdir, records, profiling)  # fmt: skip
-    command(_eval, "eval", "evaluate the newest checkpoint of a run again", stem, scale, seed, sets, workdir, draws, split)
+    command(
+        _eval, "eval", "evaluate the newest checkpoint of a run again", stem, scale, seed, sets, workdir, draws, split
+    )
     command(_compare, "compare", "measured beside reported", table, markdown, records)
     command(_report, "report", "the same as a page with plots; renews results/README.md", records, out)
     command(_check, "check", "parse and shape-evaluate gin files, count parameters; needs no data", stems)
     command(_doctor, "doctor", "versions, devices, clobbered packages, disk")
+    from launch import profile  # argparse only; JAX is imported when a measurement starts
+
+    profile.add_arguments(command(profile.run, "profile", "time and memory of attention against length"))
     return parser
 
 
@@ -100,7 +105,9 @@ def _seeds(text):
     except ValueError:
         seeds = (-1,)
     if min(seeds) < 0:
-        raise argparse.ArgumentTypeError(f"got {text!r}; wants whole numbers from 0, separated by commas, such as 0,1,2")
+        raise argparse.ArgumentTypeError(
+            f"got {text!r}; wants whole numbers from 0, separated by commas, such as 0,1,2"
+        )
     return seeds
 
 

@@ -29,9 +29,18 @@ def batch_sharding(mesh):
     return NamedSharding(mesh, PartitionSpec(DATA))
 
 
-def put_batch(batch, mesh):
-    """Moves a host batch onto the mesh; with several processes each gives its own rows."""
-    sharding = batch_sharding(mesh)
+def batch_sharding_like(params, batch_size):
+    """A sharding for batches that meet ``params`` in one program, so on the very same devices.
+
+    Rows are split over them where they divide evenly, else every device gets all rows.
+    """
+    devices = sorted(jax.tree.leaves(params)[0].sharding.device_set, key=lambda device: device.id)
+    mesh = Mesh(np.array(devices), (DATA,), axis_types=(AxisType.Auto,))
+    return NamedSharding(mesh, PartitionSpec(DATA if batch_size % len(devices) == 0 else None))
+
+
+def put_batch(batch, sharding):
+    """Moves a host batch onto the devices; with several processes each gives its own rows."""
     return {name: jax.make_array_from_process_local_data(sharding, value) for name, value in batch.items()}
 
 

@@ -50,7 +50,7 @@ def evaluate(params, evaluation, *, seed, split=None, draws=None, on_batch=lambd
     split = split or evaluation.split
     draws = draws or evaluation.draws
     model, task = evaluation.model, evaluation.task
-    mesh = devices.mesh_for(evaluation.batch_size)
+    sharding = devices.batch_sharding_like(params, evaluation.batch_size)
     keys = [jax.random.fold_in(jax.random.key(seed), draw) for draw in range(draws)]
     states = [model.start(evaluation.batch_size)] * draws
     totals = np.zeros((draws, len(SUMS)), np.float64)
@@ -58,7 +58,7 @@ def evaluate(params, evaluation, *, seed, split=None, draws=None, on_batch=lambd
     feed = task.feed(split, evaluation.batch_size, 0, (jax.process_index(), jax.process_count()))
     for batch in feed:
         examples += int(np.sum(np.any(batch["decoder_segment_ids"] > 0, axis=1)))
-        batch = devices.put_batch(batch, mesh)
+        batch = devices.put_batch(batch, sharding)
         results = []
         for draw in range(draws):  # queued together: the device works on while the host adds
             sums, states[draw] = _score(params, batch, states[draw], keys[draw], model=model)

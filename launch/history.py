@@ -3,9 +3,11 @@
 Times are not in the JSON lines, since they would differ between a run and its repetition.
 """
 
+import contextlib
 import json
 import os
 
+from launch.errors import RunError
 from launch.evaluate import SUMS
 
 CURVE_POINTS = 300
@@ -77,8 +79,14 @@ class History:
 
     def _write(self, entry):
         self._lines.append(entry)
-        self._file.write(json.dumps(entry) + "\n")
-        self._file.flush()
+        try:
+            self._file.write(json.dumps(entry) + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise RunError(
+                f"cannot write {self._path}: {error.strerror}; the newest checkpoint is whole, and the same command "
+                "continues from it"
+            ) from None
 
     def curve(self):
         """The training lines as columns, thinned evenly to at most ``CURVE_POINTS``, the last one kept."""
@@ -91,7 +99,8 @@ class History:
     def close(self):
         """Closes the files."""
         if hasattr(self, "_file"):
-            self._file.close()
+            with contextlib.suppress(OSError):  # what could not be written was reported when it was tried
+                self._file.close()
         if self._events:
             self._events.close()
 

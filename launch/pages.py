@@ -38,7 +38,9 @@ def show_experiment(composition, path, records_dir):
     for name, text in top.fields.items():
         say(f"  {name}: {text}")
     say()
-    say(f"Config at scale {composition.scale!r} (this experiment has {', '.join(files.scales(str(composition.stem)))}):")
+    say(
+        f"Config at scale {composition.scale!r} (this experiment has {', '.join(files.scales(str(composition.stem)))}):"
+    )
     width = max(len(f"{key} = {binding.value}") for key, binding in composition.bindings.items())
     for key in sorted(composition.bindings, key=lambda k: ("." in k, k)):
         binding = composition.bindings[key]
@@ -53,11 +55,11 @@ def show_experiment(composition, path, records_dir):
         extra = f"  with {'; '.join(record.overrides)}" if record.overrides else ""
         say(
             f"  {record.scale} seed {record.seed}: {record.steps:,} steps, {record.wall_seconds:,.0f} s on "
-            f"{record.devices['kind']}, commit {record.commit[:9]}, {record.finished}{extra}"
+            f"{record.devices.kind}, commit {record.commit[:9]}, {record.finished}{extra}"
         )
         for name, evaluation in record.evaluations.items():
-            metric, entry = next(iter(evaluation["metrics"].items()))
-            say(f"    {name:>6}: {metric} {entry['value']:.2f} ± {entry['spread']:.2f} {entry['unit']}")
+            metric, entry = next(iter(evaluation.metrics.items()))
+            say(f"    {name:>6}: {metric} {entry.value:.2f} ± {entry.spread:.2f} {entry.unit}")
     _print_problems(screen, problems)
 
 
@@ -67,8 +69,7 @@ def _show_reported(stem, say):
     cells = results.reported.cells_for(stem)
     say("The paper's figures:" if cells else "The paper states no figure for this row.")
     for cell in cells:
-        mark = "" if cell.confidence == "stated" else f"  ({cell.confidence})"
-        say(f"  {cell.column:>6}: {cell.value:g} {cell.unit}{mark}  [{cell.source}]")
+        say(f"  {cell.column:>6}: {cell.text} {cell.unit}  [{cell.source}]")
     say()
 
 

@@ -57,15 +57,14 @@ def train(experiment, folder, monitor, hooks=()):
     hosts = jax.process_count()
     if experiment.batch_size % hosts:
         raise ValueError(f"batch_size {experiment.batch_size} is not a multiple of the {hosts} processes")
-    feed = experiment.task.feed(
-        "train", experiment.batch_size // hosts, experiment.seed, (jax.process_index(), hosts)
-    )
+    feed = experiment.task.feed("train", experiment.batch_size // hosts, experiment.seed, (jax.process_index(), hosts))
 
     # State, sharded from the first moment, so that no device ever holds what it need not.
     create = functools.partial(_initial_state, experiment)
     shapes = jax.eval_shape(create)
     shardings = devices.state_shardings(shapes, mesh, experiment.sharding)
-    update = _update_function(experiment, shardings, devices.batch_sharding(mesh))
+    rows = devices.batch_sharding(mesh)
+    update = _update_function(experiment, shardings, rows)
     key = jax.random.fold_in(jax.random.key(experiment.seed), 1)
 
     # Restore or start.
@@ -94,28 +93,28 @@ def train(experiment, folder, monitor, hooks=()):
     try:
         with _StopSignals() as stop:
             for step in range(first + 1, experiment.steps + 1):
-                batch = devices.put_batch(next(feed), mesh)
+                batch = devices.put_batch(next(feed), rows)
                 state, sums = update(state, batch, key)
                 if pending:
                     _read(*pending, history, checkpoints, monitor)
                 pending = (step, sums)
-                last = step == experiment.steps
+                last, stopping = step == experiment.steps, stop.requested
                 log, watch, keep = (
                     last or (every and step % every == 0)
                     for every in (experiment.log_every, experiment.eval_every, experiment.save_every)
                 )
-                if log or watch or keep or stop.requested:
+                if log or watch or keep or stopping:
                     _read(*pending, history, checkpoints, monitor)
                     pending = None
                 if log:
                     monitor.logged(step, history.log(step))
                 if watch and not last:
                     history.evaluated(step, _watch(experiment, state.params, monitor))
-                if keep or stop.requested:
+                if keep or stopping:
                     save(step)
                 for hook in hooks:
                     hook(step)
-                if stop.requested and not last:
+                if stopping and not last:
                     checkpoints.wait()
                     raise Stopped(
                         f"stopped at step {step} of {experiment.steps}; the same command continues", stop.signal
@@ -207,7 +206,7 @@ def _update(state, batch, key, *, model, optimizer, accumulate):
     grads = jax.tree.map(lambda g: g / jnp.maximum(sums["weights"], 1.0), grads)
     updates, optimizer_state = optimizer.update(grads, state.optimizer, state.params)
     params = optax.apply_updates(state.params, updates)
-    sums["grad_norm"] = optax.global_norm(grads)
+    sums["grad_norm"] = optax.tree.norm(grads)
     return TrainState(state.step + 1, params, optimizer_state, model_state), sums
 
 

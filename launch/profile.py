@@ -1,0 +1,398 @@
+"""`repro profile attention`: time and peak memory of attention against length (Reformer, Figure 5 right).
+
+The number of tokens of a step stays the same while the length grows, so flat means linear. One step is the forward and
+the backward pass of attention alone. Needs jax and reformer; TensorFlow, seqio and gin are never imported.
+
+Every cell (kind, length) lives in a child process of its own, so that peak memory is its own. The children of one
+length and those of the shortest length take turns, and a ratio is the median over the turns of the ratio within a turn:
+what else the machine does then touches both sides alike.
+"""
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import resource
+import select
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from launch.errors import ConfigError, RunError
+
+ROOT = Path(__file__).resolve().parent.parent
+SCHEMA = 1
+REFERENCE = "shared"
+KINDS = {
+    "full": "full attention, separate keys",
+    "shared": "full attention, shared QK",
+    "local": "local attention",
+    "lsh1": "LSH, 1 round",
+    "lsh2": "LSH, 2 rounds",
+    "lsh4": "LSH, 4 rounds",
+    "lsh8": "LSH, 8 rounds",
+}
+LENGTHS = (1024, 2048, 4096, 8192, 16_384)
+
+
+def add_arguments(parser):
+    """Registers the command's arguments on an argparse parser."""
+    parser.add_argument("what", choices=("attention",), help="what is measured")
+    parser.add_argument("--kinds", type=_names, default=tuple(KINDS), metavar="NAME,...",
+                        help=f"of {', '.join(KINDS)} (default: all)")  # fmt: skip
+    parser.add_argument("--lengths", type=_numbers, default=LENGTHS, metavar="N,...",
+                        help="sequence lengths (default: 1024 to 16384)")  # fmt: skip
+    parser.add_argument("--tokens", type=int, default=16_384, help="tokens of one step, at every length")
+    parser.add_argument("--heads", type=int, default=2)
+    parser.add_argument("--head-width", type=int, default=64)
+    parser.add_argument("--chunk", type=int, default=32, help="LSH chunk; the paper's Table 3 counts with 32")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--repeats", type=int, default=7, help="turns per length; medians are reported")
+    parser.add_argument("--limit", type=float, default=60.0, metavar="SECONDS",
+                        help="leave out a cell whose step is expected to take longer")  # fmt: skip
+    parser.add_argument("--out", type=Path, default=Path("runs/profile"), metavar="DIR",
+                        help="where attention-<device>-<time>.jsonl and .svg/.png go")  # fmt: skip
+    parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing; show and draw this .jsonl file")
+
+
+def run(args):
+    """The command: measures (or reads), prints the tables, draws the plot. Returns the exit status."""
+    if args.read:
+        cells, path = read(args.read), args.read
+    else:
+        say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
+        cells = profile_attention(
+            kinds=args.kinds,
+            lengths=args.lengths,
+            tokens=args.tokens,
+            heads=args.heads,
+            head_width=args.head_width,
+            chunk=args.chunk,
+            dtype=args.dtype,
+            repeats=args.repeats,
+            limit=args.limit,
+            say=say,
+        )
+        path = write(cells, args.out)
+    print(table(cells))
+    print(f"\nmeasured: {path}")
+    pictures = draw(cells, path)
+    print(f"drawn: {', '.join(map(str, pictures))}" if pictures else "not drawn: matplotlib is not installed here")
+    return 0 if any("seconds" in cell for cell in cells) else 1
+
+
+def profile_attention(
+    *,
+    kinds=tuple(KINDS),
+    lengths=LENGTHS,
+    tokens=16_384,
+    heads=2,
+    head_width=64,
+    chunk=32,
+    dtype="float32",
+    repeats=7,
+    limit=60.0,
+    say=lambda text: None,
+):
+    """Measures every kind at every length.
+
+    Args:
+      kinds: names of `KINDS`. lengths: each must divide `tokens`, which makes the batch.
+      repeats: turns per length. limit: seconds that a step may be expected to take, from the length before it.
+      say: called with a line of progress.
+
+    Returns:
+      One dict per cell, as written to the .jsonl file: the setting; `seconds` (median) and `all_seconds`;
+      `faster_than_full` (median over turns of shared-QK full / this, at the same length); `against_shortest` (median
+      over turns of this / itself at the shortest length); `temp_bytes` (XLA's account of temporary memory),
+      `peak_bytes` (device memory in use, or on CPU the child's maximal resident set); or `missing`, a reason.
+    """
+    lengths = sorted(set(lengths))
+    for length in lengths:
+        if tokens % length:
+            raise ConfigError(f"--lengths: {length} does not divide the {tokens} tokens of a step; change --tokens")
+    cells = {}
+    with contextlib.ExitStack() as alive:
+        anchors = {}
+        for length in lengths:
+            with contextlib.ExitStack() as here:
+                children = {}
+                for kind in kinds:
+                    setting = {
+                        "kind": kind,
+                        "length": length,
+                        "batch": tokens // length,
+                        "heads": heads,
+                        "head_width": head_width,
+                        "chunk": chunk,
+                        "dtype": dtype,
+                    }
+                    cell = cells[kind, length] = {"schema": SCHEMA, "what": "attention", **setting}
+                    expected = _expected(cells, kind, length, lengths)
+                    if expected > limit:
+                        cell["missing"] = f"a step would take about {expected:.0f} s (--limit {limit:g})"
+                        say(f"{kind:>7} {length:>8}  left out: {cell['missing']}")
+                        continue
+                    try:
+                        child = _Child(setting)
+                    except RunError as error:
+                        cell["missing"] = str(error)
+                        say(f"{kind:>7} {length:>8}  failed: {error}")
+                        continue
+                    (alive if length == lengths[0] else here).callback(child.close)
+                    cell.update(child.facts)
+                    children[kind] = child
+                    say(f"{kind:>7} {length:>8}  compiled in {child.facts['compile_seconds']:.1f} s")
+                anchors = anchors or children
+                _measure(cells, length, lengths[0], children, anchors, repeats)
+    return list(cells.values())
+
+
+def _expected(cells, kind, length, lengths):
+    """Seconds that a step should take if time grows with length, as that of full attention does."""
+    if length == lengths[0]:
+        return 0.0
+    shorter = lengths[lengths.index(length) - 1]
+    cell = cells[kind, shorter]
+    if "seconds" not in cell:
+        return float("inf")
+    return cell["seconds"] * (length / shorter if kind in ("full", "shared") else 1.2)
+
+
+def _measure(cells, length, shortest, children, anchors, repeats):
+    """Lets the children take turns; fills in medians and medians of ratios."""
+    turns = []
+    for _ in range(repeats):
+        turn = {(kind, length): child.step() for kind, child in children.items()}
+        if length != shortest:
+            turn |= {(kind, shortest): anchors[kind].step() for kind in children if kind in anchors}
+        turns.append(turn)
+
+    def ratio(top, bottom):
+        if top in turns[0] and bottom in turns[0]:
+            return statistics.median(turn[top] / turn[bottom] for turn in turns)
+        return None
+
+    for kind, child in children.items():
+        seconds = [turn[kind, length] for turn in turns]
+        cells[kind, length].update(
+            seconds=statistics.median(seconds),
+            all_seconds=seconds,
+            faster_than_full=ratio((REFERENCE, length), (kind, length)),
+            against_shortest=ratio((kind, length), (kind, shortest)),
+            peak_bytes=child.peak,
+        )
+
+
+# ---- one cell, in a child process ----------------------------------------------------------
+
+
+class _Child:
+    """A process that has compiled one cell and runs a step whenever it is asked to."""
+
+    def __init__(self, setting, patience=1200):
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        # Several children share an accelerator: none may take all of its memory at the start.
+        environment = {**os.environ, "PYTHONPATH": path, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        self.patience = patience
+        self.trouble = tempfile.TemporaryFile("w+")  # a pipe that nobody reads would fill up
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "launch.profile", json.dumps(setting)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.trouble,
+            text=True,
+            env=environment,
+        )
+        self.facts = self._read()
+        self.peak = 0
+
+    def step(self):
+        """Seconds of one step."""
+        self.process.stdin.write("step\n")
+        self.process.stdin.flush()
+        answer = self._read()
+        self.peak = answer["peak_bytes"]
+        return answer["seconds"]
+
+    def _read(self):
+        ready, _, _ = select.select([self.process.stdout], [], [], self.patience)
+        line = self.process.stdout.readline() if ready else ""
+        if line:
+            return json.loads(line)
+        self.process.kill()
+        self.process.communicate()
+        self.trouble.seek(0)
+        said = (self.trouble.read().strip().splitlines() or ["it said nothing"])[-1]
+        why = f"exit status {self.process.returncode}" if ready else f"no answer in {self.patience} s"
+        raise RunError(f"{why}: {said[:200]}")
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.communicate()  # the end of its input is the end of its work
+
+
+def serve(setting):
+    """A child's life: compile and warm up one cell, say so, then one line of answer per line of input."""
+    import jax
+    import jax.numpy as jnp
+
+    import reformer
+
+    kind, dtype = setting["kind"], jnp.dtype(setting["dtype"])
+    if kind.startswith("lsh"):
+        attention = reformer.LSH(rounds=int(kind[3:]), chunk=setting["chunk"])
+    else:
+        attention = reformer.Local() if kind == "local" else reformer.Full(shared=kind == "shared")
+    shape = (setting["batch"], setting["heads"], setting["length"], setting["head_width"])
+    keys = jax.random.split(jax.random.key(0), 5)
+    q, k, v, do = (jax.random.normal(key, shape, dtype) for key in keys[:4])
+    k = None if attention.shared else k
+
+    def loss(q, k, v, do, key):
+        return jnp.sum(attention.attend(q, k, v, key).astype(jnp.float32) * do)
+
+    began = time.perf_counter()
+    program = jax.jit(jax.value_and_grad(loss, (0, 2) if k is None else (0, 1, 2)))
+    program = program.lower(q, k, v, do, keys[4]).compile()
+    compiled = time.perf_counter()
+
+    def step():
+        return jax.block_until_ready(program(q, k, v, do, keys[4]))
+
+    step()
+    began_step = time.perf_counter()
+    step()
+    # Short steps are repeated within a measurement, or the clock and the dispatch would be measured.
+    times = max(1, min(50, round(0.05 / (time.perf_counter() - began_step))))
+    device = jax.devices()[0]
+    facts = {
+        "compile_seconds": compiled - began,
+        "temp_bytes": program.memory_analysis().temp_size_in_bytes,
+        "device": {"platform": device.platform, "kind": device.device_kind, "cores": os.cpu_count()},
+        "versions": {"jax": jax.__version__, "python": ".".join(map(str, sys.version_info[:3]))},
+    }
+    print(json.dumps(facts), flush=True)
+    for _ in sys.stdin:
+        began = time.perf_counter()
+        for _ in range(times):
+            out = program(q, k, v, do, keys[4])
+        jax.block_until_ready(out)
+        seconds = (time.perf_counter() - began) / times
+        peak = (device.memory_stats() or {}).get("peak_bytes_in_use")
+        if peak is None:
+            unit = 1 if sys.platform == "darwin" else 1024
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+        print(json.dumps({"seconds": seconds, "peak_bytes": peak}), flush=True)
+
+
+# ---- files, tables, picture ----------------------------------------------------------------
+
+
+def write(cells, folder):
+    """Writes one JSON line per cell. Returns the path."""
+    device = next((cell["device"] for cell in cells if "device" in cell), {"kind": "nothing"})
+    name = "".join(c if c.isalnum() else "-" for c in device["kind"].lower()).strip("-")
+    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"attention-{name}-{stamp}.jsonl"
+        path.write_text("".join(json.dumps(cell) + "\n" for cell in cells))
+    except OSError as error:
+        raise RunError(f"cannot write the measurements to {folder}: {error.strerror}; choose another --out") from None
+    return path
+
+
+def read(path):
+    """Cells of a file that `write` has written."""
+    try:
+        cells = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+    except OSError as error:
+        raise ConfigError(f"--read {path}: {error.strerror}") from None
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"--read {path}: not one JSON object per line ({error})") from None
+    if not cells or any(cell.get("schema") != SCHEMA or "kind" not in cell for cell in cells):
+        raise ConfigError(f"--read {path}: no measurements of schema {SCHEMA} in it")
+    return cells
+
+
+def table(cells):
+    """The measurements as plain text: time, ratios, memory; kinds down, lengths across."""
+    lengths = sorted({cell["length"] for cell in cells})
+    kinds = [kind for kind in KINDS if any(cell["kind"] == kind for cell in cells)]
+    by_place = {(cell["kind"], cell["length"]): cell for cell in cells}
+    first = cells[0]
+    device = next((cell["device"] for cell in cells if "device" in cell), {"kind": "?", "platform": "?", "cores": "?"})
+    lines = [
+        f"attention alone, forward and backward, {first['batch'] * first['length']} tokens a step,"
+        f" {first['heads']} heads of {first['head_width']}, {first['dtype']}, LSH chunk {first['chunk']}",
+        f"{device['kind']} ({device['platform']}), {device['cores']} cores",
+    ]
+    views = [
+        ("ms a step (median)", "seconds", lambda x: f"{1e3 * x:.1f}"),
+        ("times faster than full shared-QK attention (median of paired ratios)", "faster_than_full", "{:.2f}".format),
+        (f"time against length {lengths[0]} (median of paired ratios)", "against_shortest", "{:.2f}".format),
+        ("temporary memory, MiB (XLA's account)", "temp_bytes", lambda x: f"{x / 2**20:.0f}"),
+        ("peak memory of the process or device, MiB", "peak_bytes", lambda x: f"{x / 2**20:.0f}"),
+    ]
+    for title, field, show in views:
+        lines += ["", title, f"{'':30}" + "".join(f"{length:>10}" for length in lengths)]
+        for kind in kinds:
+            values = (by_place.get((kind, length), {}).get(field) for length in lengths)
+            lines.append(f"{KINDS[kind]:30}" + "".join(f"{'-' if x is None else show(x):>10}" for x in values))
+    lines += [f"- {c['kind']} at {c['length']}: {c['missing']}" for c in cells if "missing" in c]
+    return "\n".join(lines)
+
+
+def draw(cells, path):
+    """Seconds a step against length on logarithmic axes, beside `path` as .svg and .png. Returns the paths."""
+    try:
+        import matplotlib
+    except ImportError:
+        return []
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(6.5, 4.2), layout="constrained")
+    for kind, title in KINDS.items():
+        points = sorted((c["length"], c["seconds"]) for c in cells if c["kind"] == kind and "seconds" in c)
+        if points:
+            style = {"full": "s--", "shared": "s-", "local": "^-"}.get(kind, "o-")
+            axes.plot(*zip(*points, strict=True), style, label=title)
+    lengths = sorted({cell["length"] for cell in cells})
+    tokens = cells[0]["batch"] * cells[0]["length"]
+    axes.set(xscale="log", yscale="log", xlabel="length / batch", ylabel="seconds a step, forward and backward")
+    axes.set_xticks(lengths, [f"{length}/{tokens // length}" for length in lengths])
+    axes.minorticks_off()
+    device = next((cell["device"]["kind"] for cell in cells if "device" in cell), "")
+    axes.set_title(f"Attention, {tokens} tokens a step, {device} (compare Reformer, Figure 5 right)", fontsize=9)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    paths = [path.with_suffix(".svg"), path.with_suffix(".png")]
+    for picture in paths:
+        figure.savefig(picture, dpi=150)
+    pyplot.close(figure)
+    return paths
+
+
+def _names(text):
+    names = tuple(text.split(","))
+    for name in names:
+        if name not in KINDS:
+            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(KINDS)}")
+    return names
+
+
+def _numbers(text):
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of whole numbers such as 1024,4096") from None
+
+
+if __name__ == "__main__":
+    serve(json.loads(sys.argv[1]))

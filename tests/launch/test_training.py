@@ -1,0 +1,260 @@
+"""Training: exact resumption, one result for any device count, and clear ends when something goes wrong."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from launch import composition as files
+from launch import config, devices
+from launch.errors import CheckpointError, NonFiniteLoss, RunError, Stopped
+from launch.evaluate import evaluate
+from launch.run import run
+from launch.train import train
+
+ROW = "reformer/table2/lsh2"
+
+
+class Silent:
+    """A monitor that shows nothing and remembers its notes."""
+
+    def __init__(self):
+        self.notes = []
+
+    def note(self, text):
+        self.notes.append(text)
+
+    def start(self, *_):
+        pass
+
+    stepped = logged = evaluated = evaluating = start
+
+
+def experiment(*overrides):
+    """The tiny scale of one row, with two of its evaluations: compiling is what costs here."""
+    made = config.build(files.compose(ROW, "tiny", overrides=overrides))
+    return dataclasses.replace(made, evaluations={name: made.evaluations[name] for name in ("full", "lsh2")})
+
+
+def trained(folder, hooks=(), **changes):
+    folder.mkdir(exist_ok=True)
+    return train(dataclasses.replace(experiment(), **changes), folder, Silent(), hooks)
+
+
+def same(first, second):
+    jax.tree.map(np.testing.assert_array_equal, first, second)
+
+
+class Killed(BaseException):
+    """Stands for a SIGKILL inside one process: nothing of ours catches it."""
+
+
+@pytest.mark.parametrize("at", [2, 5, 7, 11])
+def test_a_killed_run_ends_bit_identical(tmp_path, at):
+    whole = trained(tmp_path / "whole")
+
+    def kill(step):
+        if step == at:
+            raise Killed
+
+    with pytest.raises(Killed):
+        trained(tmp_path / "killed", (kill,))
+    again = trained(tmp_path / "killed")
+    same(whole.params, again.params)
+    assert whole.curve == again.curve
+    lines = [(tmp_path / name / "metrics.jsonl").read_text() for name in ("whole", "killed")]
+    assert lines[0] == lines[1]
+    steps = [json.loads(line)["step"] for line in lines[0].splitlines() if '"train"' in line]
+    assert steps == [3, 6, 9, 12]
+
+
+def test_stop_signal_saves_and_the_same_command_continues(tmp_path):
+    whole = trained(tmp_path / "whole")
+
+    def ask(step):
+        if step == 6:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Stopped, match="stopped at step 7 of 12; the same command continues") as stopped:
+        trained(tmp_path / "stopped", (ask,))
+    assert stopped.value.code == 128 + signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    same(whole.params, trained(tmp_path / "stopped").params)
+
+
+def test_devices_sharding_and_micro_batches_give_one_result(tmp_path, monkeypatch):
+    # Exact attention: micro-batches would draw other rotations. LSH on eight devices is in the next test.
+    model = config.build(files.compose("reformer/table2/full", "tiny")).model
+    changes = {"batch_size": 8, "steps": 3, "evaluations": {}, "model": model}
+    assert devices.mesh_for(8).size == 8
+    many = trained(tmp_path / "many", **changes)
+    sharded = trained(tmp_path / "sharded", sharding="fsdp", **changes)
+    # Under fsdp some parameter must really be spread, or this would test nothing.
+    assert any(not leaf.sharding.is_fully_replicated for leaf in jax.tree.leaves(sharded.params))
+    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+    one = trained(tmp_path / "one", **changes)
+    micro = trained(tmp_path / "micro", accumulate=4, **changes)
+    for other in (many, sharded, micro):
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5), other.params, one.params)
+
+
+def test_restoring_on_another_number_of_devices(tmp_path, monkeypatch):
+    def kill(step):
+        if step == 5:
+            raise Killed
+
+    with pytest.raises(Killed):
+        trained(tmp_path / "run", (kill,), batch_size=8, sharding="fsdp", evaluations={})
+    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:2])
+    again = trained(tmp_path / "run", batch_size=8, sharding="fsdp", evaluations={})
+    whole = trained(tmp_path / "whole", batch_size=8, evaluations={})
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5), whole.params, again.params)
+
+
+def test_a_loss_that_is_not_finite_stops_and_keeps_the_good_checkpoint(tmp_path):
+    rate = "optimizers.WarmupDecay.peak = 1e38"
+    broken = experiment(rate, "optimizers.WarmupDecay.warmup = 1", "optimizers.WarmupDecay.decay = 'none'")
+    tmp_path = tmp_path / "run"
+    tmp_path.mkdir()
+    with pytest.raises(NonFiniteLoss, match=r"became (nan|inf) in step \d+ .*learning rate"):
+        train(dataclasses.replace(broken, save_every=1), tmp_path, Silent())
+    kept = sorted(int(p.name) for p in (tmp_path / "checkpoints").iterdir() if p.name.isdigit())
+    assert kept
+
+
+def test_a_failing_disk_is_one_line_and_leaves_the_last_checkpoint_whole(tmp_path):
+    """A real limit on file sizes in a child process, from the second checkpoint on."""
+    code = f"""
+import resource, sys
+sys.path[:0] = {[str(files.ROOT), str(files.ROOT / "tests" / "launch")]!r}
+import test_training as t, pathlib
+from launch.errors import CheckpointError
+def limit(step):
+    if step == 7:  # after the lines of step 6, before the checkpoint of step 8
+        resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
+try:
+    t.trained(pathlib.Path({str(tmp_path / "run")!r}), (limit,))
+except CheckpointError as error:
+    print("LINE", error)
+    raise SystemExit(0)
+except OSError as error:
+    print("OSERROR", error)
+raise SystemExit(1)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    line = next(line for line in done.stdout.splitlines() if line.startswith("LINE"))
+    assert "cannot write checkpoint" in line
+    assert "checkpoint 4 is whole" in line
+    assert trained(tmp_path / "run").curve["step"][-1] == 12
+
+
+def test_unwritable_place_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="cannot write in .*--workdir"):
+        run(files.compose(ROW, "tiny"), tmp_path / "file", tmp_path, Silent())
+
+
+def test_run_writes_a_record_then_says_it_is_done_and_refuses_another_config(tmp_path):
+    from results import schema
+
+    composition = files.compose(ROW, "tiny", 3)
+    path = run(composition, tmp_path / "runs", tmp_path / "records", Silent())
+    records, problems = schema.read_all(tmp_path / "records")
+    assert not problems
+    (record,) = records
+    assert (record.stem, record.scale, record.seed, record.steps) == (ROW, "tiny", 3, 12)
+    assert set(record.evaluations) == {"full", "lsh8", "lsh4", "lsh2", "lsh1"}
+    assert record.evaluations["lsh8"].draws == 2
+    assert path.is_relative_to(tmp_path / "records" / ROW)
+    monitor = Silent()
+    run(composition, tmp_path / "runs", tmp_path / "records", monitor)
+    assert "already done" in monitor.notes[0]
+    folder = tmp_path / "runs" / composition.run_name
+    (folder / "config.gin").write_text(composition.text.replace("STEPS = 12", "STEPS = 13"))
+    with pytest.raises(RunError, match=r"(?s)another config.*-STEPS = 13.*\+STEPS = 12"):
+        run(composition, tmp_path / "runs", tmp_path / "records", Silent())
+
+
+def test_evaluation_is_the_same_for_any_batch_size_and_device_count():
+    made = experiment()
+    params = made.model.init(jax.random.key(0))
+    for name in ("full", "lsh2"):
+        results = []
+        for size, count in ((1, 1), (8, 8), (4, 1), (3, 2)):
+            mesh = devices.mesh_for(count)
+            assert mesh.size == count
+            everywhere = jax.device_put(params, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec()))
+            chosen = dataclasses.replace(made.evaluations[name], batch_size=size)
+            results.append(evaluate(everywhere, chosen, seed=0))
+        first = results[0]
+        assert first["examples"] == 6
+        assert first["weight"] == 6 * 15  # 15 scored symbols in each example of length 32
+        for other in results[1:]:
+            assert other["metrics"]["accuracy"]["per_draw"] == first["metrics"]["accuracy"]["per_draw"]
+            np.testing.assert_allclose(
+                other["metrics"]["nats_per_token"]["per_draw"],
+                first["metrics"]["nats_per_token"]["per_draw"],
+                rtol=1e-6,
+            )
+
+
+def test_evaluation_against_numpy():
+    made = experiment()
+    params = made.model.init(jax.random.key(0))
+    chosen = made.evaluations["full"]
+    batch = next(made.task.feed("test", 6))
+    logits = np.asarray(made.evaluations["full"].model.logits(
+        params, made.evaluations["full"].model.hidden_states(params, batch)), np.float64)  # fmt: skip
+    nats = np.log(np.exp(logits).sum(-1)) - np.take_along_axis(
+        logits, batch["decoder_target_tokens"][..., None], axis=-1
+    ).squeeze(-1)
+    weights = batch["decoder_loss_weights"]
+    right = logits.argmax(-1) == batch["decoder_target_tokens"]
+    result = evaluate(params, chosen, seed=0)["metrics"]
+    np.testing.assert_allclose(result["nats_per_token"]["value"], (nats * weights).sum() / weights.sum(), rtol=1e-6)
+    np.testing.assert_allclose(result["accuracy"]["value"], 100 * (right * weights).sum() / weights.sum())
+
+
+@pytest.mark.slow
+def test_sigkill_of_the_real_command_ends_bit_identical(tmp_path):
+    def command(folder):
+        words = ["run", ROW, "--scale", "tiny", "--set", "STEPS = 60"]
+        places = ["--workdir", str(tmp_path / folder), "--records", str(tmp_path / f"records-{folder}")]
+        return [sys.executable, "-m", "launch", *words, *places]
+
+    def metrics(folder):
+        (path,) = (tmp_path / folder).rglob("metrics.jsonl")
+        return path.read_text()
+
+    subprocess.run(command("whole"), check=True, cwd=files.ROOT, capture_output=True)
+    process = subprocess.Popen(command("killed"), cwd=files.ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 240
+    while time.monotonic() < deadline and process.poll() is None:
+        saved = [p for p in (tmp_path / "killed").rglob("checkpoints/*") if p.name.isdigit()]
+        if saved:
+            break
+        time.sleep(0.02)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL, "the run ended before it could be killed"
+    assert not list((tmp_path / "records-killed").rglob("*.json"))
+    subprocess.run(command("killed"), check=True, cwd=files.ROOT, capture_output=True)
+    assert metrics("whole") == metrics("killed")
+    evaluations = [
+        json.loads(next((tmp_path / f"records-{name}").rglob("*.json")).read_text())["evaluations"]
+        for name in ("whole", "killed")
+    ]
+    assert evaluations[0] == evaluations[1]
+
+
+def test_checkpoint_of_another_shape_is_named(tmp_path):
+    trained(tmp_path / "run")
+    with pytest.raises(CheckpointError, match="cannot read checkpoint 12"):
+        trained(tmp_path / "run", model=dataclasses.replace(experiment().model, hidden=24))
