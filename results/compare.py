@@ -80,12 +80,11 @@ def terminal(comparison, width=80):
     `width` is the terminal's, in characters: columns that do not fit side by side follow in a further grid.
     """
     from rich.console import Group
-    from rich.rule import Rule
     from rich.text import Text
 
     table = comparison.table
     parts = [
-        Rule(Text(f"{table.name}: {table.title}", style="bold"), align="left"),
+        Text(f"{table.name}: {table.title}", style="bold underline"),
         Text(f"{table.paper} (arXiv {table.arxiv}), {table.place}"),
         Text(f"{table.caption} Columns: {table.column_title.lower()}. Unit: {', '.join(table.units)}.", style="dim"),
     ]
