@@ -1,4 +1,4 @@
-"""The ``repro`` command. Each subcommand imports what it needs when it runs, so that looking things up stays instant."""
+"""The ``repro`` command. Each subcommand imports what it needs when it runs: looking things up stays instant."""
 
 import argparse
 import os
@@ -70,7 +70,7 @@ def _parser():
     sets = option("--set", dest="overrides", action="append", default=[], metavar="'NAME = VALUE'",
                   help="a gin assignment, over all files; may be repeated, such as --set 'STEPS = 200'")  # fmt: skip
     workdir = option("--workdir", type=Path, default=Path(os.environ.get("REPRO_RUNS", "runs")), metavar="DIR",
-                     help="where runs live (default: $REPRO_RUNS or ./runs); each has its own folder below")  # fmt: skip
+                     help="where runs live (default: $REPRO_RUNS or ./runs); each has its own folder")  # fmt: skip
     records = option("--records", type=Path, default=None, metavar="DIR",
                      help="where records are read and written (default: results/records of this checkout)")  # fmt: skip
     profiling = option("--profile", action="store_true", help="profile a few steps for TensorBoard, through clu")

@@ -121,7 +121,7 @@ def _corpus(path: str, sample: bool) -> Corpus:
         parts = (data[: -2 * held_out], data[-2 * held_out : -held_out], data[-held_out:])
     digest = hashlib.sha256()
     for part in parts:
-        digest.update(memoryview(part))
+        digest.update(part.data)
     corpus = Corpus(parts, tuple(map(len, parts)), digest.hexdigest())
     if sample or corpus.genuine:
         return corpus

@@ -41,7 +41,7 @@ def source_class():
     class PositionSource(seqio.DataSource):
         """Examples by position: a counter and a function, so that starting anywhere is free and nothing is buffered.
 
-        start None: one pass, as seqio's callers expect. start p: from position p on, without end for training data, each
+        start None: one pass, as seqio's callers expect. start p: from position p on, endless for training data, each
         pass in its own order. `performs_internal_shuffling`: seqio adds no shuffle buffer.
         """
 

@@ -5,11 +5,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
 from tasks.metrics import Metric
+
+if TYPE_CHECKING:
+    from tasks.feeds import Feed
 
 SPLITS = ("train", "validation", "test")
 
@@ -69,7 +72,7 @@ class Task:
         seed: int = 0,
         shard: tuple[int, int] = (0, 1),
         pipeline: Literal["auto", "seqio", "numpy"] = "auto",
-    ) -> "Feed":  # noqa: F821
+    ) -> "Feed":
         """Batches of a split: see `tasks.feeds.Feed`.
 
         seed      order of the training data; validation and test sets are the same for every seed

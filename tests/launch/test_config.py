@@ -2,8 +2,8 @@
 
 import pytest
 
-from launch import composition as files
 from launch import check, config
+from launch import composition as files
 from launch.errors import ConfigError
 
 ROW = "reformer/table2/lsh2"

@@ -158,7 +158,7 @@ raise SystemExit(1)
 
 def test_unwritable_place_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="cannot write in .*--workdir"):
+    with pytest.raises(RunError, match=r"cannot write in .*--workdir"):
         run(files.compose(ROW, "tiny"), tmp_path / "file", tmp_path, Silent())
 
 
