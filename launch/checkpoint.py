@@ -3,6 +3,7 @@
 Orbax writes a step into a temporary folder and renames it, so a step is whole or absent, however a run ends.
 """
 
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -77,8 +78,9 @@ class Checkpoints:
         return found["state"], found["loop"]
 
     def close(self):
-        """Frees the writer's threads."""
-        self._manager.close()
+        """Frees the writer's threads. What failed to be written was reported by ``save`` or ``wait``."""
+        with contextlib.suppress(Exception):
+            self._manager.close()
 
     def _failed(self, step, error):
         whole = self.steps()
