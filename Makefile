@@ -4,6 +4,7 @@ SHELL := /bin/sh
 
 VENV := .venv
 PY := $(VENV)/bin/python
+PYTEST := $(PY) -m pytest -q $(if $(JOBS),-n $(JOBS))
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
@@ -28,11 +29,11 @@ reproduce: setup ## Train Table 2 of Reformer at scale cpu (3 seeds), set it bes
 report: setup ## The page with tables and plots, and results/README.md, from the records
 	$(VENV)/bin/repro report
 
-test: setup ## All tests
-	$(PY) -m pytest -q
+test: setup ## All tests (JOBS=2 runs them in two processes; so does quick)
+	$(PYTEST)
 
 quick: setup ## The fast tests
-	$(PY) -m pytest -q -m "not slow"
+	$(PYTEST) -m "not slow"
 
 lint: setup ## Format, lint and types, without changing anything
 	$(PY) -m ruff format --check .
@@ -44,4 +45,4 @@ format: setup ## Apply the formatter and the linter's fixes
 	$(PY) -m ruff check --fix .
 
 clean: ## Remove .venv and caches; runs and records stay
-	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .cache
