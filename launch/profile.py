@@ -10,7 +10,6 @@ what else the machine does then touches both sides alike.
 
 import argparse
 import contextlib
-import datetime
 import json
 import os
 import resource
@@ -23,19 +22,10 @@ import time
 from pathlib import Path
 
 from launch.errors import ConfigError, RunError
+from launch.measurements import KINDS, SCHEMA, draw, read, table, write
 
 ROOT = Path(__file__).resolve().parent.parent
-SCHEMA = 1
 REFERENCE = "shared"
-KINDS = {
-    "full": "full attention, separate keys",
-    "shared": "full attention, shared QK",
-    "local": "local attention",
-    "lsh1": "LSH, 1 round",
-    "lsh2": "LSH, 2 rounds",
-    "lsh4": "LSH, 4 rounds",
-    "lsh8": "LSH, 8 rounds",
-}
 LENGTHS = (1024, 2048, 4096, 8192, 16_384)
 
 
@@ -199,7 +189,8 @@ class _Child:
         # Several children share an accelerator: none may take all of its memory at the start.
         environment = {**os.environ, "PYTHONPATH": path, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         self.patience = patience
-        self.trouble = tempfile.TemporaryFile("w+")  # a pipe that nobody reads would fill up
+        # A pipe that nobody reads would fill up.
+        self.trouble = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
             [sys.executable, "-m", "launch.profile", json.dumps(setting)],
             stdin=subprocess.PIPE,
@@ -234,6 +225,7 @@ class _Child:
     def close(self):
         if self.process.poll() is None:
             self.process.communicate()  # the end of its input is the end of its work
+        self.trouble.close()
 
 
 def serve(setting):
@@ -288,95 +280,6 @@ def serve(setting):
             unit = 1 if sys.platform == "darwin" else 1024
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
         print(json.dumps({"seconds": seconds, "peak_bytes": peak}), flush=True)
-
-
-# ---- files, tables, picture ----------------------------------------------------------------
-
-
-def write(cells, folder):
-    """Writes one JSON line per cell. Returns the path."""
-    device = next((cell["device"] for cell in cells if "device" in cell), {"kind": "nothing"})
-    name = "".join(c if c.isalnum() else "-" for c in device["kind"].lower()).strip("-")
-    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"attention-{name}-{stamp}.jsonl"
-        path.write_text("".join(json.dumps(cell) + "\n" for cell in cells))
-    except OSError as error:
-        raise RunError(f"cannot write the measurements to {folder}: {error.strerror}; choose another --out") from None
-    return path
-
-
-def read(path):
-    """Cells of a file that `write` has written."""
-    try:
-        cells = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-    except OSError as error:
-        raise ConfigError(f"--read {path}: {error.strerror}") from None
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"--read {path}: not one JSON object per line ({error})") from None
-    if not cells or any(cell.get("schema") != SCHEMA or "kind" not in cell for cell in cells):
-        raise ConfigError(f"--read {path}: no measurements of schema {SCHEMA} in it")
-    return cells
-
-
-def table(cells):
-    """The measurements as plain text: time, ratios, memory; kinds down, lengths across."""
-    lengths = sorted({cell["length"] for cell in cells})
-    kinds = [kind for kind in KINDS if any(cell["kind"] == kind for cell in cells)]
-    by_place = {(cell["kind"], cell["length"]): cell for cell in cells}
-    first = cells[0]
-    device = next((cell["device"] for cell in cells if "device" in cell), {"kind": "?", "platform": "?", "cores": "?"})
-    lines = [
-        f"attention alone, forward and backward, {first['batch'] * first['length']} tokens a step,"
-        f" {first['heads']} heads of {first['head_width']}, {first['dtype']}, LSH chunk {first['chunk']}",
-        f"{device['kind']} ({device['platform']}), {device['cores']} cores",
-    ]
-    views = [
-        ("ms a step (median)", "seconds", lambda x: f"{1e3 * x:.1f}"),
-        ("times faster than full shared-QK attention (median of paired ratios)", "faster_than_full", "{:.2f}".format),
-        (f"time against length {lengths[0]} (median of paired ratios)", "against_shortest", "{:.2f}".format),
-        ("temporary memory, MiB (XLA's account)", "temp_bytes", lambda x: f"{x / 2**20:.0f}"),
-        ("peak memory of the process or device, MiB", "peak_bytes", lambda x: f"{x / 2**20:.0f}"),
-    ]
-    for title, field, show in views:
-        lines += ["", title, f"{'':30}" + "".join(f"{length:>10}" for length in lengths)]
-        for kind in kinds:
-            values = (by_place.get((kind, length), {}).get(field) for length in lengths)
-            lines.append(f"{KINDS[kind]:30}" + "".join(f"{'-' if x is None else show(x):>10}" for x in values))
-    lines += [f"- {c['kind']} at {c['length']}: {c['missing']}" for c in cells if "missing" in c]
-    return "\n".join(lines)
-
-
-def draw(cells, path):
-    """Seconds a step against length on logarithmic axes, beside `path` as .svg and .png. Returns the paths."""
-    try:
-        import matplotlib
-    except ImportError:
-        return []
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(6.5, 4.2), layout="constrained")
-    for kind, title in KINDS.items():
-        points = sorted((c["length"], c["seconds"]) for c in cells if c["kind"] == kind and "seconds" in c)
-        if points:
-            style = {"full": "s--", "shared": "s-", "local": "^-"}.get(kind, "o-")
-            axes.plot(*zip(*points, strict=True), style, label=title)
-    lengths = sorted({cell["length"] for cell in cells})
-    tokens = cells[0]["batch"] * cells[0]["length"]
-    axes.set(xscale="log", yscale="log", xlabel="length / batch", ylabel="seconds a step, forward and backward")
-    axes.set_xticks(lengths, [f"{length}/{tokens // length}" for length in lengths])
-    axes.minorticks_off()
-    device = next((cell["device"]["kind"] for cell in cells if "device" in cell), "")
-    axes.set_title(f"Attention, {tokens} tokens a step, {device} (compare Reformer, Figure 5 right)", fontsize=9)
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
-    paths = [path.with_suffix(".svg"), path.with_suffix(".png")]
-    for picture in paths:
-        figure.savefig(picture, dpi=150)
-    pyplot.close(figure)
-    return paths
 
 
 def _names(text):

@@ -1,19 +1,22 @@
 """Local attention: a position looks at its own chunk of the sequence and the chunks beside it.
 
 Not in the paper; the authors' enwik8 setting alternates it with LSH attention. The window
-is that of `lsh.py` without the sorting. Memory is linear in the length: the chunks'
-logits are recomputed in the backward pass.
+is that of `lsh.py` without the sorting. Memory is linear in the length: logits are recomputed in
+the backward pass.
 """
 
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from reformer import checks
-from reformer.full import MASKED, shared_keys
+from reformer import checks, windows
+from reformer.full import FLOOR, MASKED, shared_keys
 from reformer.products import einsum
+from reformer.steps import dropout_factors, make_steps, over_groups, over_pairs
+from reformer.windows import Window
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ def local_attention(
     keep=None,
     dropout=0.0,
     key=None,
+    block=None,
 ):
     """q, k [b,h,l,d], v [b,h,l,e] -> [b,h,l,e]; the logits are q.k, any scale is the caller's.
 
@@ -87,50 +91,140 @@ def local_attention(
     keep: bool [b,l], True = keep. Rows that see nothing are zero, or copy their own value
         if shared.
     dropout: share of the weights dropped; one mask per chunk for the batch and the heads.
+    block: positions computed at the same time; the result does not depend on it. See `steps`.
     """
     checks.attention_shapes(q, k, v, keep)
     checks.dropout_key(dropout, key)
     if q.shape != k.shape:
         raise ValueError(f"local attention has as many keys as queries; got {q.shape}, {k.shape}")
-    (b, h, length, _), c = q.shape, min(chunk, q.shape[2])
-    if causal:
-        after = 0
-    n = -(-length // c)
+    b, h, length, _ = q.shape
+    steps = make_steps(b, h, length, chunk, block)
+    window = Window(before, 0 if causal else after, steps)
     keep = jnp.ones((b, length), bool) if keep is None else keep
-    keep = jnp.pad(keep, ((0, 0), (0, n * c - length)))
-    q, k, v = (jnp.pad(x, ((0, 0), (0, 0), (0, n * c - length), (0, 0))) for x in (q, k, v))
-    q, k, v = (x.reshape(b, h, n, c, -1) for x in (q, k, v))
-    look = partial(_windows, before=before, after=after)
-
-    at = jnp.arange(n * c, dtype=jnp.int32).reshape(1, 1, n, c, 1)
-    seen = look(at + 1)[..., 0] - 1  # outside the sequence is position -1
-    rows, columns = at, seen[..., None, :]
-    legal = columns >= 0
-    if causal:
-        legal &= columns < rows if shared else columns <= rows
-    elif shared:
-        legal &= columns != rows
-    legal = legal & look(keep.reshape(b, 1, n, c, 1))[..., None, :, 0]
-
-    @jax.checkpoint
-    def attend(q, k, v):
-        x = einsum("bhnid,bhnjd->bhnij", q, look(k))
-        x = jnp.where(legal, x, MASKED)
-        p = jnp.where(legal, jax.nn.softmax(x, axis=-1), 0.0)
-        if dropout:
-            kept = jax.random.bernoulli(key, 1 - dropout, (1, 1, *p.shape[2:]))
-            p = p * kept / (1 - dropout)
-        return einsum("bhnij,bhnje->bhnie", p.astype(v.dtype), look(v)).astype(v.dtype)
-
-    o = attend(q, k, v)
-    if shared:
-        alone = ~legal.any(-1, keepdims=True) & keep.reshape(b, 1, n, c, 1)
-        o = jnp.where(alone, v, o)
-    return o.reshape(b, h, n * c, -1)[:, :, :length]
+    keep = jnp.pad(keep, ((0, 0), (0, steps.length - length)))
+    keep = jnp.broadcast_to(keep[:, None], (b, h, steps.length))
+    q, k, v = (jnp.pad(x, ((0, 0), (0, 0), (0, steps.length - length), (0, 0))) for x in (q, k, v))
+    return _attend(_Rule(window, causal, shared, dropout), q, k, v, keep, key)[:, :, :length]
 
 
-def _windows(x, before, after):
-    """[b,h,n,c,d] -> [b,h,n,w,d]: each chunk beside its neighbours, zeros beyond the ends."""
-    n = x.shape[2]
-    x = jnp.pad(x, ((0, 0), (0, 0), (before, after), (0, 0), (0, 0)))
-    return jnp.concatenate([x[:, :, o : o + n] for o in range(before + 1 + after)], axis=3)
+class _Rule(NamedTuple):
+    """What is fixed when the computation is compiled."""
+
+    window: Window
+    causal: bool
+    shared: bool
+    dropout: float
+
+
+# ---- one sequence of one head --------------------------------------------------------------
+
+
+def _legal(rule, keep, start):
+    """May a query of the group at `start` see a position of its window? bool [n,c,w]."""
+    window, L = rule.window, keep.shape[0]
+    at = start - window.margin + jnp.arange(window.visible, dtype=jnp.int32)
+    inside = (at >= 0) & (at < L)
+    # What nobody may see takes a place behind all others.
+    place = jnp.where(inside & keep[jnp.clip(at, 0, L - 1)], at, L)
+    i, j = windows.queries(window, at)[:, :, None], windows.spread(window, place)[:, None, :]
+    if rule.causal:
+        return j < i if rule.shared else j <= i
+    return (j < L) & (j != i) if rule.shared else jnp.broadcast_to(j < L, (*i.shape[:2], j.shape[-1]))
+
+
+def _group(rule, key, arrays, keep, start):
+    """Cuts one group out of q [L,d] and, with margins, k and v -> queries [n,c,d], keys [n,w,d],
+    values [n,w,e], masked logits [n,c,w], dropout factors [n,c,w] or 1."""
+    window, (q, k, v) = rule.window, arrays
+    x = jax.lax.dynamic_slice_in_dim(q, start, window.steps.group)
+    x = x.reshape(-1, window.steps.chunk, x.shape[-1])
+    y, u = (windows.spread(window, jax.lax.dynamic_slice_in_dim(z, start, window.visible)) for z in (k, v))
+    logits = jnp.where(_legal(rule, keep, start), einsum("nid,njd->nij", x, y), MASKED)
+    drop = 1.0
+    if rule.dropout:
+        drop = dropout_factors(window.steps, rule.dropout, key, start, window.width)
+    return x, y, u, logits, drop
+
+
+def _with_margins(window, x):
+    """[L,d] -> [margin + L + margin after,d], zeros at the ends."""
+    return jnp.pad(x, ((window.margin, window.width - window.margin - window.steps.chunk), (0, 0)))
+
+
+def _forward(rule, key, q, k, v, keep):
+    """q, k [L,d], v [L,e], keep [L] -> output [L,e] and normaliser [L], float32."""
+    window, L = rule.window, q.shape[0]
+    arrays = (q, _with_margins(window, k), _with_margins(window, v))
+
+    def one_group(start):
+        _, _, u, logits, drop = _group(rule, key, arrays, keep, start)
+        top = jnp.maximum(logits.max(-1), FLOOR)
+        p = jnp.exp(logits - top[..., None])
+        total = p.sum(-1)
+        total = jnp.where(total > 0, total, 1.0)
+        o = einsum("nij,nje->nie", (p * drop).astype(v.dtype), u) / total[..., None]
+        return o, top + jnp.log(total)
+
+    o, lse = over_groups(window.steps, one_group)
+    o, lse = o.reshape(L, -1), lse.reshape(L)
+    if rule.shared:
+        o = jnp.where(_alone(lse, keep), v.astype(o.dtype), o)
+    return o.astype(v.dtype), lse
+
+
+def _alone(lse, keep):
+    """Rows [L,1] that may see nothing but themselves."""
+    return ((lse < FLOOR / 2) & keep)[:, None]
+
+
+def _backward(rule, key, q, k, v, keep, o, lse, do):
+    """Gradients of q, k [L,d] and v [L,e]."""
+    window, L = rule.window, q.shape[0]
+    dv = jnp.zeros(v.shape, jnp.float32)
+    if rule.shared:
+        alone = _alone(lse, keep)
+        dv = jnp.where(alone, do, 0.0).astype(jnp.float32)
+        do = jnp.where(alone, 0.0, do).astype(v.dtype)
+    delta = jnp.sum(do.astype(jnp.float32) * o.astype(jnp.float32), -1)
+    arrays = (q, _with_margins(window, k), _with_margins(window, v))
+
+    def one_group(start):
+        x, y, u, logits, drop = _group(rule, key, arrays, keep, start)
+        g, at, dot = (
+            jax.lax.dynamic_slice_in_dim(z, start, window.steps.group).reshape(*x.shape[:2], -1)
+            for z in (do, lse, delta)
+        )
+        p = jnp.exp(logits - at)
+        ds = (p * (einsum("nie,nje->nij", g, u) * drop - dot)).astype(q.dtype)
+        dq = einsum("nij,njd->nid", ds, y)
+        dk = windows.fold(einsum("nij,nid->njd", ds, x), window.steps.chunk)
+        dv = windows.fold(einsum("nij,nie->nje", (p * drop).astype(g.dtype), g), window.steps.chunk)
+        return dq, dk, dv
+
+    dq, *margins = over_groups(window.steps, one_group)
+    inner = slice(window.margin, window.margin + L)
+    dk, more = (windows.fold(x, window.steps.group)[inner] for x in margins)
+    return dq.reshape(L, -1).astype(q.dtype), dk.astype(k.dtype), (dv + more).astype(v.dtype)
+
+
+# ---- all sequences and heads ---------------------------------------------------------------
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _attend(rule, q, k, v, keep, key):
+    return _attend_forward(rule, q, k, v, keep, key)[0]
+
+
+def _attend_forward(rule, q, k, v, keep, key):
+    o, lse = over_pairs(rule.window.steps, partial(_forward, rule, key), q, k, v, keep)
+    return o, (q, k, v, keep, key, o, lse)
+
+
+def _attend_backward(rule, saved, do):
+    q, k, v, keep, key, o, lse = saved
+    backward = partial(_backward, rule, key)
+    grads = over_pairs(rule.window.steps, backward, q, k, v, keep, o, lse, do)
+    return (*grads, None, None)
+
+
+_attend.defvjp(_attend_forward, _attend_backward)

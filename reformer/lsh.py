@@ -29,10 +29,8 @@ import jax.numpy as jnp
 from reformer import checks, full, hashing, windows
 from reformer.full import FLOOR, MASKED
 from reformer.products import einsum
+from reformer.steps import dropout_factors, make_steps, over_groups, over_pairs
 from reformer.windows import take
-
-# Positions at a time on CPU: the arrays of one step then fit into its caches.
-CPU_BLOCK = 4096
 
 
 @dataclass(frozen=True)
@@ -167,8 +165,7 @@ def lsh_attention(
     dropout: share of the weights dropped, after the softmax and without renormalising; one
         mask for the batch and the heads, drawn from `key`.
     block: positions computed at the same time, of one or of several sequences and heads;
-        memory grows with it. None is all of them, but CPU_BLOCK on CPU, where small arrays
-        stay in the cache. It does not change the result.
+        memory grows with it, and the result does not depend on it. None: see `steps`.
 
     A position sees itself only if it sees nothing else in any round: it then copies its own
     value. Who is visible depends on later positions through the sorting; later *values*
@@ -179,31 +176,16 @@ def lsh_attention(
     checks.dropout_key(dropout, key)
     if buckets.ndim != 4 or (*buckets.shape[:2], buckets.shape[3]) != (b, h, length):
         raise ValueError(f"buckets must be [b,h,r,l] beside q {q.shape}; got {buckets.shape}")
-    if block is None:
-        block = CPU_BLOCK if jax.default_backend() == "cpu" else b * h * length
-    chunk = min(chunk, length)
-    chunks = -(-length // chunk)
-    each = -(-chunks // min(chunks, -(-length // block)))  # chunks of one group
-    if wrap and chunks % each:  # a chunk of nothing but padding would stand in the ring
-        each = chunks
-    groups = -(-chunks // each)
-    rule = windows.Rule(
-        chunk,
-        before,
-        after,
-        causal,
-        within_bucket,
-        correct_duplicates,
-        wrap and not within_bucket,
-        dropout,
-        each * chunk,
-        max(1, block // length),
-    )
+    wrap = wrap and not within_bucket
+    # With wrap, a chunk of nothing but padding would stand in the ring.
+    steps = make_steps(b, h, length, chunk, block, whole_chunks=wrap)
+    window = windows.Window(before, after, steps)
+    rule = windows.Rule(window, causal, within_bucket, correct_duplicates, wrap, dropout)
     reach = jax.lax.rsqrt(jnp.sum(jnp.square(q.astype(jnp.float32)), -1) + d * full.EPSILON)
     if scale == "paper":
         reach = reach * d**-0.5
 
-    extra = groups * rule.group - length
+    extra = steps.length - length
     if extra or keep is not None:
         keep = jnp.ones((b, length), bool) if keep is None else keep
         keep = jnp.pad(keep, ((0, 0), (0, extra)))
@@ -231,6 +213,7 @@ class _Group(NamedTuple):
 
 def _gather(rule, plan, r, start, key, vectors, reach):
     """The group of round r that begins with slot `start`: vectors [L,...], reach [L] -> _Group."""
+    window = rule.window
     slots = windows.visible(rule, plan, r, start)
     at = windows.occupants(plan, slots)
     legal = windows.legal_pairs(rule, plan, r, slots, at)
@@ -238,12 +221,10 @@ def _gather(rule, plan, r, start, key, vectors, reach):
     if rule.correct_duplicates and (plan.order.shape[0] > 1 or rule.wrap):
         sightings = jnp.maximum(windows.count_sightings(rule, plan, at), 1)
     if rule.dropout:
-        chunks = start // rule.chunk + jnp.arange(legal.shape[0])
-        keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.fold_in(key, r), chunks)
-        drawn = jax.vmap(lambda k: jax.random.bernoulli(k, 1 - rule.dropout, legal.shape[1:]))(keys)
-        survivors = drawn / (1 - rule.dropout)
-    reach = windows.spread(rule, take(reach, at))
-    mine = windows.queries(rule, at)
+        key = jax.random.fold_in(key, r)
+        survivors = dropout_factors(window.steps, rule.dropout, key, start, window.width)
+    reach = windows.spread(window, take(reach, at))
+    mine = windows.queries(window, at)
     return _Group(take(vectors, at), mine, reach, legal, sightings, survivors)
 
 
@@ -266,22 +247,22 @@ def _drop(group, x):
 
 def _forward(rule, key, q, reach, v, plan):
     """q [L,d], reach [L], v [L,e] -> output [L,e] and normaliser [L], float32 both."""
-    (rounds, L), d = plan.order.shape, q.shape[-1]
+    (rounds, L), d, window = plan.order.shape, q.shape[-1], rule.window
     vectors = jnp.concatenate([q, v], -1)  # one gather of long rows is cheaper than two
 
     def one_group(r, start):
         group = _gather(rule, plan, r, start, key, vectors, reach)
-        x, y = windows.queries(rule, group.rows[:, :d]), windows.spread(rule, group.rows[:, :d])
+        x, y = windows.queries(window, group.rows[:, :d]), windows.spread(window, group.rows[:, :d])
         p, top = _weights(group, x, y, None)
         total = p.sum(-1)
         total = jnp.where(total > 0, total, 1.0)
-        p, u = _drop(group, p).astype(v.dtype), windows.spread(rule, group.rows[:, d:])
+        p, u = _drop(group, p).astype(v.dtype), windows.spread(window, group.rows[:, d:])
         o = einsum("nij,nje->nie", p, u) / total[..., None]
-        return o.reshape(rule.group, -1), (top + jnp.log(total)).reshape(rule.group)
+        return o.reshape(window.steps.group, -1), (top + jnp.log(total)).reshape(window.steps.group)
 
     def one_round(carry, r):
         o, lse = carry
-        parts = _groups(rule, L, partial(one_group, r))
+        parts = over_groups(window.steps, partial(one_group, r))
         slot = take(plan.slot, r) - r * L
         part, here = (take(x.reshape(L, *x.shape[2:]), slot) for x in parts)
         both = jnp.logaddexp(lse, here)
@@ -302,7 +283,7 @@ def _alone(lse, keep):
 def _backward(rule, key, q, reach, v, plan, o, lse, do):
     """Gradients of q [L,d], reach [L] and v [L,e]."""
     (rounds, L), d, e = plan.order.shape, q.shape[-1], v.shape[-1]
-    margin = rule.before * rule.chunk
+    window, margin = rule.window, rule.window.margin
     alone = _alone(lse, plan.keep)  # a lonely row copied its own value
     dv = jnp.where(alone, do, 0.0).astype(jnp.float32)
     do = jnp.where(alone, 0.0, do).astype(v.dtype)
@@ -311,22 +292,22 @@ def _backward(rule, key, q, reach, v, plan, o, lse, do):
 
     def one_group(r, start):
         group = _gather(rule, plan, r, start, key, vectors, reach)
-        x, y = windows.queries(rule, group.rows[:, :d]), windows.spread(rule, group.rows[:, :d])
-        u = windows.spread(rule, group.rows[:, d : d + e])
-        g = windows.queries(rule, group.rows[:, d + e :])
+        x, y = windows.queries(window, group.rows[:, :d]), windows.spread(window, group.rows[:, :d])
+        u = windows.spread(window, group.rows[:, d : d + e])
+        g = windows.queries(window, group.rows[:, d + e :])
         p, _ = _weights(group, x, y, take(lse, group.mine))
         dp = _drop(group, einsum("nie,nje->nij", g, u))
         ds = p * (dp - take(delta, group.mine)[..., None]) * group.reach[:, None, :]
         ds, p = ds.astype(q.dtype), _drop(group, p).astype(v.dtype)
-        dq = einsum("nij,njd->nid", ds, y).reshape(rule.group, d)
-        dk = windows.fold(einsum("nij,nid->njd", ds, x), rule.chunk)
-        dv = windows.fold(einsum("nij,nie->nje", p, g), rule.chunk)
+        dq = einsum("nij,njd->nid", ds, y).reshape(window.steps.group, d)
+        dk = windows.fold(einsum("nij,nid->njd", ds, x), window.steps.chunk)
+        dv = windows.fold(einsum("nij,nie->nje", p, g), window.steps.chunk)
         dreach = jnp.sum(dk * group.rows[:, :d].astype(jnp.float32), -1)  # reach times too large
-        dq = dk + jnp.pad(dq, ((margin, dk.shape[0] - rule.group - margin), (0, 0)))
+        dq = dk + jnp.pad(dq, ((margin, dk.shape[0] - window.steps.group - margin), (0, 0)))
         return dq, dreach, dv
 
     def one_round(totals, r):
-        parts = [windows.fold(x, rule.group) for x in _groups(rule, L, partial(one_group, r))]
+        parts = [windows.fold(x, window.steps.group) for x in over_groups(window.steps, partial(one_group, r))]
         slot = take(plan.slot, r) - r * L + margin
         sums = [t + take(x, slot) for t, x in zip(totals, parts, strict=True)]
         if rule.wrap:  # what was seen across the ends of the round belongs to other slots
@@ -340,25 +321,7 @@ def _backward(rule, key, q, reach, v, plan, o, lse, do):
     return dq.astype(q.dtype), dreach / reach, dv.astype(v.dtype)
 
 
-def _groups(rule, L, function):
-    """`function` of the first slot of every group of a round, one after the other, stacked."""
-    if rule.group == L:
-        return jax.tree.map(lambda x: x[None], function(0))
-    return jax.lax.map(function, jnp.arange(0, L, rule.group, dtype=jnp.int32))
-
-
 # ---- all sequences and heads ---------------------------------------------------------------
-
-
-def _each(rule, function, *arrays):
-    """`function` of every (sequence, head), `at_once` of them at the same time."""
-    b, h = arrays[0].shape[:2]
-    if rule.at_once >= b * h:
-        return jax.vmap(jax.vmap(function))(*arrays)
-    arrays = jax.tree.map(lambda x: x.reshape(b * h, *x.shape[2:]), arrays)
-    size = None if rule.at_once == 1 else rule.at_once
-    out = jax.lax.map(lambda xs: function(*xs), arrays, batch_size=size)
-    return jax.tree.map(lambda x: x.reshape(b, h, *x.shape[1:]), out)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -367,13 +330,13 @@ def _attend(rule, q, reach, v, plan, key):
 
 
 def _attend_forward(rule, q, reach, v, plan, key):
-    o, lse = _each(rule, partial(_forward, rule, key), q, reach, v, plan)
+    o, lse = over_pairs(rule.window.steps, partial(_forward, rule, key), q, reach, v, plan)
     return o, (q, reach, v, plan, key, o, lse)
 
 
 def _attend_backward(rule, saved, do):
     q, reach, v, plan, key, o, lse = saved
-    grads = _each(rule, partial(_backward, rule, key), q, reach, v, plan, o, lse, do)
+    grads = over_pairs(rule.window.steps, partial(_backward, rule, key), q, reach, v, plan, o, lse, do)
     return (*grads, None, None)
 
 
