@@ -30,11 +30,9 @@ def near(length, chunk, before, after):
 @pytest.mark.parametrize(
     ("causal", "keep", "before", "after", "chunk"),
     [
-        (True, None, 1, 0, 4),
         (True, HOLES, 2, 3, 4),
         (False, HOLES, 1, 1, 4),
-        (False, None, 0, 0, 5),
-        (True, None, 1, 0, 64),
+        (True, None, 0, 0, 64),
     ],
 )
 def test_local_attention(causal, keep, before, after, chunk, shared):
@@ -42,7 +40,8 @@ def test_local_attention(causal, keep, before, after, chunk, shared):
     mask = ALL if keep is None else keep
     window = near(21, chunk, before, after)
     setting = Local(chunk=chunk, before=before, after=after, shared=shared)
-    o = setting.attend(q, None if shared else k, v, causal=causal, keep=keep)
+    attend = jax.jit(partial(setting.attend, causal=causal, keep=keep))
+    o = attend(q, None if shared else k, v)
     if shared:
         reference = oracles.shared(q, v, causal, keep, counts=window)
     else:
@@ -67,9 +66,9 @@ def test_dropout_zeroes_weights_and_keeps_the_mean():
     length = 64
     q, k = draw(1, H, length, D), draw(1, H, length, D, seed=1)
     eye = np.broadcast_to(np.eye(length, dtype=np.float32), (1, H, length, length))
-    run = partial(local_attention, q, k, eye, chunk=16)
-    plain = np.asarray(run())
-    factor = np.asarray(run(dropout=0.5, key=jax.random.key(0)))[plain > 0] / plain[plain > 0]
+    plain = np.asarray(jax.jit(partial(local_attention, chunk=16))(q, k, eye))
+    dropped = jax.jit(partial(local_attention, chunk=16, dropout=0.5, key=jax.random.key(0)))(q, k, eye)
+    factor = np.asarray(dropped)[plain > 0] / plain[plain > 0]
     assert np.all(np.isclose(factor, 0) | np.isclose(factor, 2))
     assert 0.4 < np.isclose(factor, 0).mean() < 0.6
 

@@ -133,6 +133,7 @@ def test_layers_are_scanned_and_patterns_repeat():
     assert "out" not in params["head"]
 
 
+@pytest.mark.slow
 def test_bfloat16_keeps_float32_parameters_and_gradients(params):
     model = dataclasses.replace(HASHED, dtype="bfloat16")
     data = batch()
@@ -160,7 +161,7 @@ def test_sinusoid_table():
         angle = position / 10_000 ** (2 * pair / 6)
         np.testing.assert_allclose(table[position, 2 * pair : 2 * pair + 2], [np.sin(angle), np.cos(angle)], atol=1e-5)
     model = dataclasses.replace(SMALL, positions="sinusoid", position_stddev=0.1)
-    made = np.asarray(model.init(jax.random.key(0))["embedding"]["positions"])
+    made = model.init(jax.random.key(0))["embedding"]["positions"]
     np.testing.assert_allclose(made, 0.1 * 2**0.5 * sinusoids(24, 16), atol=1e-6)
 
 
