@@ -160,9 +160,11 @@ def _measure(cells, length, shortest, children, anchors, repeats):
     """Lets the children take turns; fills in medians and medians of ratios."""
     turns = []
     for _ in range(repeats):
-        turn = {(kind, length): child.step() for kind, child in children.items()}
-        if length != shortest:
-            turn |= {(kind, shortest): anchors[kind].step() for kind in children if kind in anchors}
+        turn = {}
+        for kind, child in children.items():  # what is compared stands close together in time
+            turn[kind, length] = child.step()
+            if length != shortest and kind in anchors:
+                turn[kind, shortest] = anchors[kind].step()
         turns.append(turn)
 
     def ratio(top, bottom):
