@@ -18,17 +18,11 @@ def initial(kind, stddev):
     'sinusoid': sines and cosines (as in the authors' first configurations), scaled so that
         the entries' root mean square is `stddev`; None leaves them as they are, sqrt(1/2).
     'normal': independent normal entries of standard deviation `stddev`.
-    'mixed': the sum of both, each with half the variance. Sinusoids give all positions one
-        direction to learn an offset in; without the noise neighbours are so alike that LSH
-        only ever compares neighbours, and never sees the offset it should learn.
     """
-    if kind == "mixed":
-        parts = initial("sinusoid", stddev * 0.5**0.5), initial("normal", stddev * 0.5**0.5)
-        return lambda *args: parts[0](*args) + parts[1](*args)
     if kind == "normal":
         return lambda key, shape, dtype=jnp.float32: stddev * jax.random.normal(key, shape, dtype)
     scale = 1.0 if stddev is None else stddev * 2**0.5
     return lambda key, shape, dtype=jnp.float32: (scale * sinusoids(*shape)).astype(dtype)
 
 
-KINDS = ("sinusoid", "normal", "mixed")
+KINDS = ("sinusoid", "normal")
