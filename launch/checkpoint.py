@@ -45,7 +45,10 @@ class Checkpoints:
         """
         try:
             self._manager.save(
-                step, args=ocp.args.Composite(state=ocp.args.StandardSave(state), loop=ocp.args.JsonSave(loop))
+                step,
+                args=ocp.args.Composite(
+                    state=ocp.args.StandardSave(state), loop=ocp.args.JsonSave({**loop, "shapes": _shapes(state)})
+                ),
             )
         except Exception as error:
             raise self._failed(step, error) from error
@@ -67,15 +70,27 @@ class Checkpoints:
             lambda shape, sharding: jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding), shapes, shardings
         )
         try:
-            found = self._manager.restore(
-                step, args=ocp.args.Composite(state=ocp.args.StandardRestore(template), loop=ocp.args.JsonRestore())
-            )
+            loop = self._manager.restore(step, args=ocp.args.Composite(loop=ocp.args.JsonRestore()))["loop"]
+            self._check_shapes(step, loop.pop("shapes"), _shapes(shapes))
+            args = ocp.args.Composite(state=ocp.args.StandardRestore(template))
+            return self._manager.restore(step, args=args)["state"], loop
+        except CheckpointError:
+            raise
         except Exception as error:
-            raise CheckpointError(
-                f"cannot read checkpoint {step} in {self.folder}: {_one_line(error)}. "
-                "Move that folder away to start again from an older checkpoint or from nothing"
-            ) from error
-        return found["state"], found["loop"]
+            raise self._unreadable(step, error) from error
+
+    def _check_shapes(self, step, saved, wanted):
+        """Names the first difference. Orbax itself, refusing one array, would leave the reads of others pending."""
+        for name in sorted(saved.keys() | wanted.keys()):
+            if saved.get(name) != wanted.get(name):
+                there, here = (f"shape {found[name]}" if name in found else "nothing" for found in (saved, wanted))
+                raise self._unreadable(step, f"{name} is {there} in the file and {here} in this experiment")
+
+    def _unreadable(self, step, error):
+        return CheckpointError(
+            f"cannot read checkpoint {step} in {self.folder}: {_one_line(error)}. "
+            "Move that folder away to start again from an older checkpoint or from nothing"
+        )
 
     def close(self):
         """Frees the writer's threads. What failed to be written was reported by ``save`` or ``wait``."""
@@ -94,3 +109,9 @@ class Checkpoints:
 
 def _one_line(error):
     return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+def _shapes(tree):
+    """{path: shape} of a tree of arrays, as JSON keeps it."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): list(leaf.shape) for path, leaf in leaves}
