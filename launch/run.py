@@ -46,6 +46,8 @@ def run(composition, runs, records, monitor, profile=False):
         _check_same(composition, folder)
         _write(folder / "config.gin", composition.text, keep=True)
         _write(folder / "operative.gin", config.operative())
+        if overview := _overview(experiment):
+            _write(folder / "parameters.txt", overview)
         devices.reset_peak_memory()
         trained = train(experiment, folder, monitor, _hooks(folder, experiment) if profile else ())
         monitor.evaluating(experiment.evaluations)
@@ -55,6 +57,20 @@ def run(composition, runs, records, monitor, profile=False):
             monitor.evaluated(name, results[name])
         seconds = trained.seconds + time.monotonic() - begun
         return _record(composition, experiment, folder, Path(records), trained, results, seconds)
+
+
+def _overview(experiment):
+    """clu's table of all parameters: name, shape, type, size. None where clu is not installed."""
+    try:
+        from clu import parameter_overview
+    except ImportError:
+        return None
+    from flax import serialization, traverse_util
+
+    from launch.train import parameter_shapes
+
+    flat = traverse_util.flatten_dict(serialization.to_state_dict(parameter_shapes(experiment)), sep="/")
+    return parameter_overview.get_parameter_overview(flat, include_stats=False) + "\n"
 
 
 def _record(composition, experiment, folder, records, trained, results, seconds):

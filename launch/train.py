@@ -146,6 +146,11 @@ def restore_params(experiment, folder):
     return found[-1], state.params
 
 
+def parameter_shapes(experiment):
+    """The parameter tree as shapes and types; nothing is computed."""
+    return jax.eval_shape(functools.partial(_initial_state, experiment)).params
+
+
 def _initial_state(experiment):
     """The state before the first update; pure, so it can be traced for shapes and shardings."""
     length = experiment.task.length
