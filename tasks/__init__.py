@@ -15,6 +15,7 @@ directly where it is not; the batches are the same. Nothing here imports TensorF
     task.py          Task, the Source protocol, DataError
     duplication.py   Reformer's Table 2
     enwik8.py        Wikipedia's bytes in windows of 65,536; bytefiles.py finds them, vocabularies.py numbers them
+    imagenet64.py    photographs as 12,288 tokens; images.py reads and checks them, spans.py finds them in their files
     feeds.py         batches, their state, their checks
     registry.py      the seqio side: data source, feature converter, registration
     randomness.py    random numbers addressed by position
@@ -23,7 +24,8 @@ directly where it is not; the batches are the same. Nothing here imports TensorF
 from tasks.duplication import duplication
 from tasks.enwik8 import enwik8
 from tasks.feeds import Feed
+from tasks.imagenet64 import imagenet64
 from tasks.metrics import Metric
 from tasks.task import DataError, Task
 
-__all__ = ["DataError", "Feed", "Metric", "Task", "duplication", "enwik8"]
+__all__ = ["DataError", "Feed", "Metric", "Task", "duplication", "enwik8", "imagenet64"]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tasks.prepared import prepared
 from tasks.task import DataError
 
 # One array (the whole corpus, still to be split) or three (train, validation, test): uint8 [n] each.
@@ -64,11 +65,11 @@ def _recognise(place: Path, name: str) -> tuple[Callable[[tuple[Path, ...], str]
         return _read_plain, parts
     if len(missing) < len(parts):
         raise DataError(f"{name}: {place} lacks {', '.join(missing)} (all of {', '.join(PART_FILES)} are needed)")
-    prepared = _prepared(place, name)
-    if len(prepared) == 1:
-        return _read_tfds, prepared
-    if prepared:
-        raise DataError(f"{name}: {place} holds several TFDS datasets; name one: {', '.join(map(str, prepared))}")
+    datasets = prepared(place, name)
+    if len(datasets) == 1:
+        return _read_tfds, datasets
+    if datasets:
+        raise DataError(f"{name}: {place} holds several TFDS datasets; name one: {', '.join(map(str, datasets))}")
     raise DataError(
         f"{name}: directory {place} holds none of: {name}, {name}.zip, {' + '.join(PART_FILES)}, "
         f"a prepared TFDS dataset called {name}"
@@ -94,21 +95,6 @@ def _read_zip(files: tuple[Path, ...], name: str) -> Parts:
     # zipfile reports damage, encryption and unknown compression through all of these.
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
         raise DataError(f"{name}: {file} is not a usable zip ({error}); fetch it again") from None
-
-
-def _prepared(place: Path, name: str) -> list[Path]:
-    """Version directories of prepared TFDS datasets: `place` itself, or those below whose path names the corpus.
-
-    TFDS writes <data_dir>/<dataset>/[<config>/]<version>/dataset_info.json.
-    """
-    if (place / "dataset_info.json").is_file():
-        return [place]
-    below = [
-        info.parent for depth in range(1, 4) for info in place.glob("/".join(["*"] * depth + ["dataset_info.json"]))
-    ]
-    if name in place.name:
-        return sorted(below)
-    return sorted(found for found in below if name in str(found.relative_to(place)))
 
 
 def _read_tfds(files: tuple[Path, ...], name: str) -> Parts:

@@ -1,0 +1,141 @@
+"""Many short pieces of bytes in few large files, by their places: what a corpus looks like before it is decoded.
+
+Lines of a text, members of a tar, features of TFRecords and whole files all become a `Spans`: three small arrays that
+say where each piece lies. Any piece is reached at once, and only the pages in use are in memory.
+"""
+
+import functools
+import mmap
+import tarfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tasks.task import DataError
+
+
+class Spans:
+    """Piece i is the `sizes[i]` bytes from `begins[i]` on of file number `which[i]`; all three are int64 [n]."""
+
+    def __init__(self, files: Iterable[Path], which, begins, sizes):
+        self.files = tuple(files)
+        self.which, self.begins, self.sizes = (np.asarray(part, np.int64) for part in (which, begins, sizes))
+        self._map = functools.lru_cache(maxsize=64)(self._open)
+
+    def __len__(self) -> int:
+        return len(self.which)
+
+    def __getitem__(self, index: int) -> bytes:
+        begin, size = int(self.begins[index]), int(self.sizes[index])
+        return self._map(int(self.which[index]))[begin : begin + size] if size else b""
+
+    def label(self, index: int) -> str:
+        """Where piece `index` lies, in words for a message."""
+        file = self.files[self.which[index]]
+        return str(file) if len(self.files) == len(self) else f"{file}, entry {self._rank(index) + 1}"
+
+    def _rank(self, index: int) -> int:
+        return int(np.sum(self.which[:index] == self.which[index]))
+
+    def _open(self, which: int) -> mmap.mmap:
+        with open(self.files[which], "rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def take(self, indices: np.ndarray) -> "Spans":
+        """Only these pieces, in this order."""
+        return Spans(self.files, self.which[indices], self.begins[indices], self.sizes[indices])
+
+
+def of_files(files: Sequence[Path]) -> Spans:
+    """One piece per file."""
+    sizes = [file.stat().st_size for file in files]
+    return Spans(files, np.arange(len(files)), np.zeros(len(files), np.int64), sizes)
+
+
+def of_tar(file: Path, suffix: str) -> tuple[Spans, int]:
+    """(members whose name ends in `suffix`, by name; how many other files there are) in a tar without compression."""
+    found, others = [], 0
+    try:
+        with tarfile.open(file, "r:") as archive:
+            for member in archive:
+                if member.isfile() and member.name.lower().endswith(suffix):
+                    found.append((member.name, member.offset_data, member.size))
+                elif member.isfile():
+                    others += 1
+    except tarfile.TarError as error:
+        raise DataError(
+            f"{file} is not a plain tar ({error}); unpack it if it is compressed, or fetch it again"
+        ) from None
+    found.sort()
+    end = file.stat().st_size
+    if found and max(begin + size for _, begin, size in found) > end:
+        raise DataError(f"{file} is cut short at {end:,} bytes; fetch it again")
+    begins, sizes = ([row[column] for row in found] for column in (1, 2))
+    return Spans([file], np.zeros(len(found), np.int64), begins, sizes), others
+
+
+def of_records(files: Sequence[Path], features: Sequence[str]) -> dict[str, Spans]:
+    """The first value of each of these bytes features in TFRecord files of tf.train.Example, a piece per record."""
+    places: dict[str, list[tuple[int, int, int]]] = {name: [] for name in features}
+    for which, file in enumerate(files):
+        with open(file, "rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            for begin, end in _records(data, file):
+                found = dict(_bytes_features(data, begin, end))
+                for name in features:
+                    if name.encode() not in found:
+                        raise DataError(f"{file}: a record without a bytes feature {name!r}")
+                    first, last = found[name.encode()]
+                    places[name].append((which, first, last - first))
+    return {name: Spans(files, *np.array(rows, np.int64).reshape(-1, 3).T) for name, rows in places.items()}
+
+
+def _records(data: mmap.mmap, file: Path) -> Iterator[tuple[int, int]]:
+    """(begin, end) of each record: a length (8 bytes, little end first), its checksum (4), the record, its checksum."""
+    at = 0
+    while at < len(data):
+        begin = at + 12
+        end = begin + int.from_bytes(data[at : at + 8], "little")
+        at = end + 4
+        if at > len(data):
+            raise DataError(f"{file} is cut short or no TFRecord file; prepare the dataset again")
+        yield begin, end
+
+
+def _bytes_features(data: mmap.mmap, begin: int, end: int) -> Iterator[tuple[bytes, tuple[int, int]]]:
+    """(name, (begin, end)) of the first value of each bytes feature of a serialised tf.train.Example.
+
+    Example {1: Features {1: entry {1: name, 2: Feature {1: BytesList {1: value}}}}}, in protocol-buffer wire format.
+    """
+    for _, *features in _fields(data, begin, end):
+        for _, *entry in _fields(data, *features):
+            name, value = b"", None
+            for number, first, last in _fields(data, *entry):
+                if number == 1:
+                    name = data[first:last]
+                else:
+                    kinds = [(first, last) for kind, first, last in _fields(data, first, last) if kind == 1]
+                    value = next((place for one in kinds for _, *place in _fields(data, *one)), None)
+            if value is not None:
+                yield name, (value[0], value[1])
+
+
+def _fields(data: mmap.mmap, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """(number, begin, end) of the length-delimited fields of a message; an Example has no others down to its values."""
+    while begin < end:
+        tag, begin = _varint(data, begin)
+        if tag & 7 != 2:
+            raise DataError(f"not a tf.train.Example (wire type {tag & 7} at byte {begin})")
+        size, begin = _varint(data, begin)
+        yield tag >> 3, begin, begin + size
+        begin += size
+
+
+def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at
