@@ -12,6 +12,7 @@ import difflib
 import functools
 import hashlib
 import re
+import tokenize
 from pathlib import Path
 
 from launch.errors import ConfigError
@@ -23,10 +24,10 @@ FULL_SCALE = "paper"
 
 
 def nearest(word, choices, what="did you mean"):
-    """A short tail for an error message: the close spellings of ``word``, or nothing."""
+    """A short tail for an error message: the close spellings of ``word``, or a full stop."""
     lowered = {c.lower(): c for c in choices}
     close = difflib.get_close_matches(word.lower(), lowered, n=3, cutoff=0.5)
-    return f"; {what} {' or '.join(repr(lowered[c]) for c in close)}?" if close else ""
+    return f"; {what} {' or '.join(repr(lowered[c]) for c in close)}?" if close else "."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +100,9 @@ def select(name):
 
 
 def scales(stem):
-    """The scales a stem can run at, ``paper`` first."""
+    """The scales a stem can run at, ``paper`` first. A file from elsewhere includes what it wants reduced."""
+    if stem.endswith(".gin"):
+        return [FULL_SCALE]
     folder = CONFIGS / "scales" / Path(stem).parent
     return [FULL_SCALE, *sorted(p.stem for p in folder.glob("*.gin"))]
 
@@ -112,7 +115,7 @@ def path_of(stem):
 def header(path):
     """The leading comment block of a gin file, parsed."""
     lines = []
-    for line in Path(path).read_text().splitlines():
+    for line in _text_of(path).splitlines():
         if not line.startswith("#"):
             break
         lines.append(line.lstrip("#").strip())
@@ -155,7 +158,11 @@ def compose(stem, scale=FULL_SCALE, seed=None, overrides=()):
         bindings["SEED"] = Binding(str(int(seed)), "--seed")
     if "SEED" not in bindings:
         raise ConfigError(f"{path_of(stem)} sets no SEED; include 'train.gin' or add SEED = 0")
-    stem = stem if not stem.endswith(".gin") else f"local/{Path(stem).stem}"
+    if stem.endswith(".gin"):  # a name as records allow it
+        stem = "local/" + re.sub(r"[^a-z0-9_]", "_", Path(stem).stem.lower())
+    if not re.fullmatch(r"\d+", bindings["SEED"].value):
+        where, value = bindings["SEED"].origin, bindings["SEED"].value
+        raise ConfigError(f"{where}: SEED is {value}; it must be a whole number of at least 0, such as SEED = 3")
     seed = int(bindings["SEED"].value)
     return Composition(stem, scale, seed, tuple(overrides), bindings)
 
@@ -175,7 +182,7 @@ def _read_file(path, bindings, parents):
     if path in parents:
         raise ConfigError(f"{_short(path)} includes itself, through {' -> '.join(_short(p) for p in parents)}")
     try:
-        text = path.read_text()
+        text = _text_of(path)
     except OSError as error:
         folder = path.parent if path.parent.is_dir() else CONFIGS
         names = [p.name for p in folder.glob("*.gin")]
@@ -183,6 +190,22 @@ def _read_file(path, bindings, parents):
         asked = f", included by {_short(parents[-1])}" if parents else ""
         raise ConfigError(f"cannot read {_short(path)}{asked}: {error.strerror}{hint}") from None
     _read_text(text, _short(path), bindings, (*parents, path))
+
+
+def _text_of(path):
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{_short(path)} is not text: byte {error.start} is no UTF-8; is it a gin file?") from None
+
+
+def _same(key, bindings):
+    """The key in ``bindings`` that sets what ``key`` sets: gin names may be shortened from the left, and of two
+    spellings in one text the later line would win, wherever they came from. ``key`` itself if there is none."""
+    scope, _, name = key.rpartition("/")
+    spelt = {other: other.removeprefix(f"{scope}/") for other in bindings if other.rpartition("/")[0] == scope}
+    same = [o for o, s in spelt.items() if "." in s and (f".{s}".endswith(f".{name}") or f".{name}".endswith(f".{s}"))]
+    return same[0] if "." in name and len(same) == 1 else key  # of several, gin's door asks for the longer name
 
 
 def _read_text(text, origin, bindings, parents):
@@ -198,10 +221,15 @@ def _read_text(text, origin, bindings, parents):
                 key = statement.selector
                 key += f".{statement.arg_name}" if statement.arg_name else ""
                 key = f"{statement.scope}/{key}" if statement.scope else key
-                bindings.pop(key, None)
-                bindings[key] = Binding(repr(statement.value), f"{origin}:{statement.location.line_num}")
+                before = _same(key, bindings)
+                bindings.pop(before, None)
+                bindings[max(key, before, key=len)] = Binding(repr(statement.value), f"{origin}:{statement.location.line_num}")
             elif isinstance(statement, config_parser.ImportStatement):
                 raise ConfigError(f"{origin}:{statement.location.line_num}: 'import' is not used here; {_OPEN_NAMES}")
+    except tokenize.TokenError as error:
+        raise ConfigError(
+            f"{origin}:{error.args[1][0]}: not gin: a bracket or a string is never closed: {text.strip().splitlines()[-1]}"
+        ) from None
     except SyntaxError as error:
         raise ConfigError(f"{origin}:{error.lineno}: not gin: {error.msg}: {(error.text or text).strip()}") from None
 

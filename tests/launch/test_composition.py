@@ -32,6 +32,36 @@ def test_later_bindings_win_and_say_where_they_come_from(folder):
     assert found.text == "SEED = 7\nSTEPS = 3\nModel.width = 32\n"
 
 
+def test_a_shortened_name_sets_what_the_long_one_sets(folder):
+    (folder / "demo/table/long.gin").write_text(
+        "include 'base.gin'\npaper.Model.depth = 1\nother.Model.depth = 1\npaper.LSH.rounds = 4\na/paper.LSH.rounds = 2\n"
+    )
+    found = files.compose("demo/table/long", overrides=["LSH.rounds = 8", "a/LSH.rounds = 3", "Model.depth = 5"])
+    assert {key: binding.value for key, binding in found.bindings.items() if key not in ("SEED", "STEPS")} == {
+        "Model.width": "8",
+        "paper.LSH.rounds": "8",
+        "a/paper.LSH.rounds": "3",
+        "paper.Model.depth": "1",
+        "other.Model.depth": "1",
+        "Model.depth": "5",  # which of the two is for the door to ask
+    }
+    (folder / "demo/table/short.gin").write_text("include 'base.gin'\nLSH.rounds = 4\n")
+    found = files.compose("demo/table/short", overrides=["paper.LSH.rounds = 8"])
+    assert "LSH.rounds = 8\n" in found.text
+    assert found.text.count("rounds") == 1
+
+
+def test_a_file_from_elsewhere_has_a_name_that_records_accept_and_no_scales(folder):
+    from results import schema
+
+    place = folder / "My Rows-2.gin"
+    place.write_text("include 'base.gin'\n")
+    assert files.scales(str(place)) == ["paper"]
+    found = files.compose(str(place))
+    assert found.stem == "local/my_rows_2"
+    assert schema._STEM.fullmatch(found.stem)
+
+
 def test_composed_text_is_a_config_of_its_own(folder):
     first = files.compose("demo/table/row", "small")
     (folder / "again.gin").write_text(first.text)
@@ -75,6 +105,14 @@ def test_runs_with_other_settings_have_other_folders(folder):
         (lambda f: files.compose(str(f / "loop.gin")), "loop.gin includes itself"),
         (lambda f: files.compose(str(f / "lost.gin")), "cannot read bas.gin, included by lost.gin.*'base.gin'"),
         (lambda f: files.compose(str(f / "bare.gin")), "sets no SEED"),
+        (lambda f: files.compose(str(f / "open.gin")), r"open.gin:4: not gin: .* never closed: Model.width = \[1,"),
+        (lambda f: files.compose("demo/table/row", overrides=["Model.width = ["]), "--set:2: not gin: .* never closed"),
+        (lambda f: files.compose(str(f / "bytes.gin")), "bytes.gin is not text: byte 5 "),
+        (lambda f: files.header(f / "bytes.gin"), "bytes.gin is not text: byte 5 "),
+        (lambda f: files.compose("demo/table/row", overrides=["SEED = 'a'"]), "--set:1: SEED is 'a'; .*whole number"),
+        (lambda f: files.compose("demo/table/row", overrides=["SEED = %STEPS"]), "--set:1: SEED is %STEPS; .*whole"),
+        (lambda f: files.compose("demo/table/row", overrides=["SEED = -1"]), "--set:1: SEED is -1; .*whole number"),
+        (lambda f: files.select("zzz"), "no experiment is called 'zzz'[.] `repro list`"),
     ],
 )
 def test_errors_say_what_was_found_and_what_is_near(folder, call, message):
@@ -82,5 +120,7 @@ def test_errors_say_what_was_found_and_what_is_near(folder, call, message):
     (folder / "loop.gin").write_text("include 'loop.gin'\n")
     (folder / "lost.gin").write_text("include 'bas.gin'\n")
     (folder / "bare.gin").write_text("STEPS = 1\n")
+    (folder / "open.gin").write_text("SEED = 0\n\nModel.width = [1,\n")
+    (folder / "bytes.gin").write_bytes(b"X = '\xff'\n")
     with pytest.raises(ConfigError, match=message):
         call(folder)
