@@ -223,13 +223,13 @@ def _read_text(text, origin, bindings, parents):
                 key = f"{statement.scope}/{key}" if statement.scope else key
                 before = _same(key, bindings)
                 bindings.pop(before, None)
-                bindings[max(key, before, key=len)] = Binding(repr(statement.value), f"{origin}:{statement.location.line_num}")
+                place = f"{origin}:{statement.location.line_num}"
+                bindings[max(key, before, key=len)] = Binding(repr(statement.value), place)
             elif isinstance(statement, config_parser.ImportStatement):
                 raise ConfigError(f"{origin}:{statement.location.line_num}: 'import' is not used here; {_OPEN_NAMES}")
     except tokenize.TokenError as error:
-        raise ConfigError(
-            f"{origin}:{error.args[1][0]}: not gin: a bracket or a string is never closed: {text.strip().splitlines()[-1]}"
-        ) from None
+        line, last = error.args[1][0], text.strip().splitlines()[-1]
+        raise ConfigError(f"{origin}:{line}: not gin: a bracket or a string is never closed: {last}") from None
     except SyntaxError as error:
         raise ConfigError(f"{origin}:{error.lineno}: not gin: {error.msg}: {(error.text or text).strip()}") from None
 

@@ -1,7 +1,10 @@
 """What gin builds: one ``Experiment``, holding everything the trainer receives."""
 
 import dataclasses
+import re
 from typing import Any
+
+SPLITS = ("validation", "test")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,8 +31,13 @@ class Evaluation:
 
     def __post_init__(self):
         for name in ("draws", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"Evaluation.{name} is {getattr(self, name)}; it must be at least 1")
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"Evaluation.{name} is {value!r}; it must be an integer of at least 1")
+        for name in ("split", "watch_split"):  # 'train' never ends
+            if getattr(self, name) not in SPLITS:
+                raise ValueError(f"Evaluation.{name} is {getattr(self, name)!r}; it must be one of {', '.join(SPLITS)}")
+        _check_parts("Evaluation", self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +46,7 @@ class Experiment:
 
     Attributes:
       model, task, optimizer: see ``launch.__init__``; ``optimizer.build(steps)`` gives an optax transformation.
-      evaluations: name -> ``Evaluation``, all on the same parameters.
+      evaluations: name -> ``Evaluation``, all on the same parameters; names are of a-z, 0-9 and ``_``.
       steps: number of updates.
       batch_size: examples an update, over all devices and micro-batches together.
       seed: of the parameters, the data order and all randomness in training.
@@ -69,8 +77,36 @@ class Experiment:
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
                 raise ValueError(f"Experiment.{name} is {value!r}; it must be an integer of at least {least}")
+        _check_parts("Experiment", self)
+        if not callable(getattr(self.optimizer, "build", None)):
+            raise ValueError(f"Experiment.optimizer is {self.optimizer!r}; it must be one, such as @optimizers.Adam()")
+        entries = self.evaluations.items() if isinstance(self.evaluations, dict) else [("", None)]
+        for name, evaluation in entries:
+            if not isinstance(evaluation, Evaluation) or not re.fullmatch(r"[a-z0-9_]+", str(name)):
+                raise ValueError(
+                    f"Experiment.evaluations is {self.evaluations!r}; it must be a dictionary from names of a-z, 0-9 "
+                    "and _ to evaluations, such as {'full': @full/Evaluation()}"
+                )
+        if isinstance(self.sharding, str) and self.sharding not in ("replicate", "fsdp"):
+            raise ValueError(
+                f"Experiment.sharding is {self.sharding!r}; it must be 'replicate', 'fsdp', or (expression, axes) pairs"
+            )
         if self.batch_size % self.accumulate:
             raise ValueError(
                 f"batch_size {self.batch_size} is not a multiple of accumulate {self.accumulate}; "
                 "each micro-batch needs the same number of examples"
             )
+
+
+def _check_parts(owner, part):
+    """Whether the model and the task can be used as such, and belong together."""
+    for name, calls, such in (("model", ("init", "start", "apply"), "@reformer.Model()"),
+                                 ("task", ("feed", "fingerprint"), "@tasks.duplication()")):  # fmt: skip
+        value = getattr(part, name)
+        if isinstance(value, type) or not all(callable(getattr(value, call, None)) for call in calls):
+            raise ValueError(f"{owner}.{name} is {value!r}; it must be one, such as {such}")
+    ids = getattr(part.model, "vocabulary", part.task.vocabulary)
+    if ids < part.task.vocabulary:  # an id out of range would be clamped, or turn the loss into nan
+        raise ValueError(
+            f"{owner}.model has a vocabulary of {ids}, but the ids of {part.task.name} need {part.task.vocabulary}"
+        )

@@ -70,6 +70,11 @@ class Cosine:
         return rate
 
 
+def _check_rate(owner, rate):
+    if isinstance(rate, type) or not callable(rate):
+        raise ValueError(f"{owner}.rate is {rate!r}; it must be a schedule, such as @optimizers.WarmupDecay()")
+
+
 def _clipped(clip, *transformations):
     clipping = [optax.clip_by_global_norm(clip)] if clip else []
     return optax.chain(*clipping, *transformations)
@@ -89,6 +94,9 @@ class Adam:
     eps: float = 1e-9
     decay: float = 0.0
     clip: float = 0.0
+
+    def __post_init__(self):
+        _check_rate("Adam", self.rate)
 
     def build(self, steps):
         """An optax transformation for a run of ``steps`` updates."""
@@ -112,6 +120,9 @@ class Adafactor:
     momentum: float | None = None
     min_factored: int = 128
     clip: float = 0.0
+
+    def __post_init__(self):
+        _check_rate("Adafactor", self.rate)
 
     def build(self, steps):
         """An optax transformation for a run of ``steps`` updates."""

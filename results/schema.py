@@ -1,6 +1,7 @@
 """The record of one finished run: what ran, on what, and what came out.
 
-A record is one JSON file, `records/<stem>/<scale>-seed<k>-<finish time>.json`. It is validated when it is written and
+A record is one JSON file, `records/<stem>/<scale>-seed<k>-<finish time>.json` (-2, -3 ... before the dot, should
+that name be taken). It is validated when it is written and
 again when it is read, so that whatever a table prints has passed the same gate. Nothing outside the standard library.
 """
 
@@ -193,6 +194,42 @@ def write(record, path=None):
         raise
     _sync_folder(path.parent)
     return path
+
+
+def add(record, records_dir=RECORDS):
+    """Puts a Record, or a dict of the same form, where it belongs below `records_dir`; returns the path.
+
+    A record that is there already is left. Another one of the same name (two runs of one stem, scale and seed that
+    end in the same second) keeps its name, and this one gets a number. Raises as `write` does.
+    """
+    record = Record.from_dict(record if isinstance(record, dict) else record.to_dict())
+    home = path_of(record, records_dir)
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".record-", dir=home.parent) as folder:
+        draft = write(record, Path(folder) / "draft")
+        content = draft.read_bytes()
+        for number in itertools.count(1):
+            path = home if number == 1 else home.with_stem(f"{home.stem}-{number}")
+            try:
+                _appear(draft, path)
+                break
+            except FileExistsError:
+                if path.read_bytes() == content:
+                    break
+    _sync_folder(home.parent)
+    return path
+
+
+def _appear(draft, path):
+    """Gives a finished file its name, whole and at once; FileExistsError if the name is taken."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links; there, two processes in the same instant are not kept apart
+        if path.exists():
+            raise FileExistsError(path) from None
+        os.replace(draft, path)
 
 
 def read(path):

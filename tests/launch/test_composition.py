@@ -34,7 +34,8 @@ def test_later_bindings_win_and_say_where_they_come_from(folder):
 
 def test_a_shortened_name_sets_what_the_long_one_sets(folder):
     (folder / "demo/table/long.gin").write_text(
-        "include 'base.gin'\npaper.Model.depth = 1\nother.Model.depth = 1\npaper.LSH.rounds = 4\na/paper.LSH.rounds = 2\n"
+        "include 'base.gin'\npaper.Model.depth = 1\nother.Model.depth = 1\n"
+        "paper.LSH.rounds = 4\na/paper.LSH.rounds = 2\n"
     )
     found = files.compose("demo/table/long", overrides=["LSH.rounds = 8", "a/LSH.rounds = 3", "Model.depth = 5"])
     assert {key: binding.value for key, binding in found.bindings.items() if key not in ("SEED", "STEPS")} == {

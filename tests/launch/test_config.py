@@ -58,6 +58,23 @@ def test_operative_config_builds_the_same_experiment(tmp_path):
         ("STEPS = 0", r"Experiment.steps is 0; it must be an integer of at least 1"),
         ("WIDTH = 15", r"width 15 is not a multiple of heads 2"),
         ("reformer.Model.positions = 'sinus'", r"sinus"),
+        ("MODEL = 3", r"Experiment.model is 3; it must be one, such as @reformer.Model\(\)"),
+        ("MODEL = @reformer.Model", r"Experiment.model is <class .*; it must be one"),
+        ("TASK = 'duplication'", r"model|task is 'duplication'; it must be one, such as @tasks.duplication\(\)"),
+        ("OPTIMIZER = None", r"Experiment.optimizer is None; it must be one, such as @optimizers.Adam\(\)"),
+        ("optimizers.Adam.rate = 0.1", r"Adam.rate is 0.1; it must be a schedule, such as @optimizers.WarmupDecay\(\)"),
+        (
+            "OPTIMIZER = @optimizers.Adafactor()\noptimizers.Adafactor.rate = 1",
+            r"Adafactor.rate is 1; it must be a sched",
+        ),
+        ("EVALUATIONS = 3", r"Experiment.evaluations is 3; it must be a dictionary"),
+        ("EVALUATIONS = {'a b': @full/Evaluation()}", r"Experiment.evaluations is .*a b.* must be a dictionary"),
+        ("EVALUATIONS = {'a': @full/Evaluation}", r"Experiment.evaluations is .* must be a dictionary"),
+        ("DRAWS = 2.5", r"Evaluation.draws is 2.5; it must be an integer of at least 1"),
+        ("Evaluation.split = 'train'", r"Evaluation.split is 'train'; it must be one of validation, test"),
+        ("Evaluation.watch_split = 'tets'", r"Evaluation.watch_split is 'tets'; it must be one of validation, test"),
+        ("Experiment.sharding = 'fdsp'", r"Experiment.sharding is 'fdsp'; it must be 'replicate', 'fsdp'"),
+        ("reformer.Model.vocabulary = 5", r"a vocabulary of 5, but the ids of duplication.* need 128"),
     ],
 )
 def test_mistakes_fail_at_once_with_the_nearest_name(override, message):

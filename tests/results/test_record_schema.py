@@ -73,6 +73,30 @@ def test_a_dict_can_be_written_anywhere(tmp_path):
     assert [one.name for one in path.parent.iterdir()] == ["record.json"]
 
 
+def test_a_record_never_takes_the_place_of_another(tmp_path):
+    other = {**FULL, "overrides": ["STEPS = 400"]}
+    home = tmp_path / "reformer/table2/lsh4"
+    names = ["cpu-seed3-20260131T090102Z.json", "cpu-seed3-20260131T090102Z-2.json"]
+    assert [schema.add(plain, tmp_path) for plain in (FULL, other)] == [home / name for name in names]
+    # The same one again is left where it is, under either name.
+    assert [schema.add(plain, tmp_path) for plain in (FULL, other)] == [home / name for name in names]
+    assert schema.add({**FULL, "seed": 4}, tmp_path).name == "cpu-seed4-20260131T090102Z.json"
+    records, problems = schema.read_all(tmp_path)
+    assert not problems
+    assert sorted((record.seed, record.overrides) for record in records) == [(3, []), (3, ["STEPS = 400"]), (4, [])]
+    assert len(list(home.iterdir())) == 3
+    assert (home / names[0]).stat().st_mode & 0o777 == 0o644
+
+
+def test_records_are_kept_apart_without_links_too(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError("no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    assert schema.add(FULL, tmp_path) != schema.add({**FULL, "steps": 5}, tmp_path)
+    assert {record.steps for record in schema.read_all(tmp_path)[0]} == {400, 5}
+
+
 METRIC = ("evaluations", "lsh8", "metrics", "accuracy")
 
 
