@@ -3,7 +3,6 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 
 from launch import config
 
@@ -22,7 +21,7 @@ def shapes(experiment):
     """
     params = None
     for name, part in {"training": experiment, **experiment.evaluations}.items():
-        batch = _batch(part.batch_size, part.task.length)
+        batch = part.task.specimen(part.batch_size)
         if params is None:
             params = jax.eval_shape(part.model.init, jax.random.key(0), batch)
         state = jax.eval_shape(functools.partial(part.model.start, part.batch_size))
@@ -39,13 +38,3 @@ def check(composition):
     """Builds and traces one composition. Returns (parameters, tokens a step, evaluation names)."""
     experiment = config.build(composition)
     return shapes(experiment), experiment.batch_size * experiment.task.length, list(experiment.evaluations)
-
-
-def _batch(batch_size, length):
-    tokens = jax.ShapeDtypeStruct((batch_size, length), jnp.int32)
-    return {
-        "decoder_target_tokens": tokens,
-        "decoder_input_tokens": tokens,
-        "decoder_loss_weights": jax.ShapeDtypeStruct((batch_size, length), jnp.float32),
-        "decoder_segment_ids": tokens,
-    }

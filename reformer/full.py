@@ -53,7 +53,11 @@ class Full:
         checks.positive("block", self.block)
         checks.rate("dropout", self.dropout)
 
-    def decide(self, q, key):
+    def draw(self, key, heads, length, width):
+        """Nothing is drawn here; see `LSH.draw`."""
+        return None
+
+    def decide(self, q, directions):
         """Nothing is decided at random here; see `LSH.decide`."""
         return None
 

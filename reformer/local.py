@@ -41,7 +41,11 @@ class Local:
         checks.choice("scale", self.scale, ("official", "paper"))
         checks.rate("dropout", self.dropout)
 
-    def decide(self, q, key):
+    def draw(self, key, heads, length, width):
+        """Nothing is drawn here; see `LSH.draw`."""
+        return None
+
+    def decide(self, q, directions):
         """Nothing is decided at random here; see `LSH.decide`."""
         return None
 

@@ -84,18 +84,21 @@ class LSH:
             return hashing.bucket_factors(length, self.chunk)
         return self.buckets if isinstance(self.buckets, tuple) else (self.buckets,)
 
-    def decide(self, q, key):
-        """What chance decides, to be kept where the forward pass is repeated.
-
-        q [b,h,l,d] -> bucket ids int32 [b,h,r,l], from rotations drawn with `key`; None
-        where one chunk covers the input. Pass it to `attend` as `decision`.
-        """
-        _, h, length, d = q.shape
+    def draw(self, key, heads, length, width):
+        """Random directions float32 [h,r,d,x] for `decide`; None where one chunk covers the input."""
         if length <= self.chunk:
             return None
-        factors = self.factors(length)
-        directions = hashing.rotations(key, h, self.rounds, d, factors)
-        return hashing.hash_vectors(q, directions, factors)
+        return hashing.rotations(key, heads, self.rounds, width, self.factors(length))
+
+    def decide(self, q, directions):
+        """What chance decides, to be kept where the forward pass is repeated.
+
+        q [b,h,l,d], directions of the same heads -> bucket ids int32 [b,h,r,l], or None. Pass it
+        to `attend` as `decision`.
+        """
+        if directions is None:
+            return None
+        return hashing.hash_vectors(q, directions, self.factors(q.shape[2]))
 
     def attend(self, q, k, v, key=None, *, causal=True, keep=None, train=False, decision=None):
         """q [b,h,l,d], v [b,h,l,e] -> [b,h,l,e]; k must be None. key None is a fixed key."""
@@ -111,7 +114,8 @@ class LSH:
         if q.shape[2] <= self.chunk:
             return full.shared_attention(q, v, key=jax.random.fold_in(key, 1), **rest)
         if decision is None:
-            decision = self.decide(q, jax.random.fold_in(key, 0))
+            _, h, length, d = q.shape
+            decision = self.decide(q, self.draw(jax.random.fold_in(key, 0), h, length, d))
         return lsh_attention(
             q,
             v,

@@ -1,9 +1,8 @@
-"""The language model: embedding, L layers of attention and feed-forward, scores per token.
+"""The language model: embedding, a stack of layers, scores per token; also an encoder's hidden states.
 
-A decoder with pre-normalised residuals: x + Attention(LN x), then x + FeedForward(LN x).
-Parameters are float32, and so is the residual stream; projections compute in `dtype`.
-Flax modules only declare parameters; they are stacked and scanned with JAX's own
-transforms. The trainer knows a model by `init`, `start` and `apply`.
+Pre-normalised layers of attention and feed-forward, in one residual stream or in two reversible
+ones (section 3). Parameters and streams are float32; projections compute in `dtype`. The trainer
+knows a model by `init`, `start` and `apply`.
 """
 
 from dataclasses import dataclass, field
@@ -13,13 +12,19 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from reformer import checks, positions
+from reformer import checks, chunked, positions
 from reformer.full import Full
 from reformer.local import Local
 from reformer.lsh import LSH
 from reformer.products import einsum
+from reformer.reversible import BACKWARDS, RESIDUALS, Side, Stack
+from reformer.sublayers import ACTIVATIONS, FeedForward, SelfAttention, dropout
 
-DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
+DTYPES = ("float32", "bfloat16")
+MERGES = ("concatenate", "average")
+
+# Elements of the logits that exist at a time, unless `loss_chunk` says otherwise: 64 MiB of float32.
+LOGITS_BUDGET = 2**24
 
 
 @dataclass(frozen=True)
@@ -30,10 +35,22 @@ class Model:
     attention: one setting (Full, LSH, Local), or a tuple of them that repeats over the layers.
         Shared-QK settings all have the same parameters, so rounds, chunks and even Full
         versus LSH may be changed on trained parameters.
-    positions: how the learned table begins, see `positions.initial`.
+    residual: 'single' or 'reversible'. backward: 'store', 'remat' or 'invert', see
+        `reversible.Stack`; None is 'invert' where it can be, else 'store'. It changes memory and
+        time, and the numbers only by rounding.
+    merge: how two streams meet before the head: 'concatenate' (the authors' language models) or
+        'average' (their translation models, with exactly the parameters of a single stream).
+    positions: how the learned table begins ('normal', 'sinusoid'), or 'axial', with axial_grid and
+        axial_widths, a number per axis (None: proposed by `positions`).
     token_stddev, position_stddev: initial size of the embedding's two parts.
-    dropout: on the embedding and on the output of each sublayer, in training.
+    activation: of the feed-forward layers, 'relu' or 'gelu'.
+    dropout: on the embedding and on the output of each sublayer, in training; shared_dropout uses
+        one mask for all positions of a sequence, as the authors' code does.
+    feedforward_chunk, loss_chunk: positions of a sequence computed at a time, heads_at_once: heads
+        (section 3, "Chunking"); None chooses. Results do not depend on them.
+    causal: False makes an encoder: every position sees all others.
     dtype: of the projections, 'float32' or 'bfloat16'.
+    tie_output: the head uses the token table (and needs merged streams of the model's width).
     """
 
     vocabulary: int
@@ -44,30 +61,54 @@ class Model:
     heads: int = 4
     head_width: int | None = None
     attention: Full | LSH | Local | tuple = field(default_factory=Full)
+    residual: str = "single"
+    backward: str | None = None
+    merge: str = "concatenate"
     positions: str = "normal"
+    axial_grid: tuple[int, ...] | None = None
+    axial_widths: tuple[int, ...] | None = None
     token_stddev: float = 0.02
     position_stddev: float | None = 0.02
+    activation: str = "relu"
     dropout: float = 0.0
+    shared_dropout: bool = False
+    feedforward_chunk: int | None = None
+    loss_chunk: int | None = None
+    heads_at_once: int | None = None
+    causal: bool = True
     dtype: str = "float32"
     tie_output: bool = False
 
     def __post_init__(self):
         for name in ("vocabulary", "length", "layers", "width", "hidden", "heads"):
             checks.positive(name, getattr(self, name))
+        for name in ("head_width", "feedforward_chunk", "loss_chunk", "heads_at_once"):
+            if getattr(self, name) is not None:
+                checks.positive(name, getattr(self, name))
+        checks.choice("residual", self.residual, RESIDUALS)
+        checks.choice("merge", self.merge, MERGES)
         checks.choice("positions", self.positions, positions.KINDS)
-        checks.choice("dtype", self.dtype, tuple(DTYPES))
+        checks.choice("activation", self.activation, tuple(ACTIVATIONS))
+        checks.choice("dtype", self.dtype, DTYPES)
         checks.rate("dropout", self.dropout)
+        if self.backward is not None:
+            checks.choice("backward", self.backward, BACKWARDS)
         if self.head_width is None and self.width % self.heads:
             raise ValueError(
                 f"width {self.width} is not a multiple of heads {self.heads}; change one of them, or set head_width"
             )
-        if isinstance(self.attention, list):  # so gin files write it; models must be hashable
-            object.__setattr__(self, "attention", tuple(self.attention))
+        for name in ("attention", "axial_grid", "axial_widths"):
+            if isinstance(getattr(self, name), list):  # so gin files write it; models must be hashable
+                object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.layers % len(self.pattern):
             raise ValueError(
                 f"layers is {self.layers}, but the attention pattern has {len(self.pattern)}"
                 " settings; it must repeat a whole number of times"
             )
+        if self.positions == "axial":
+            positions.check_grid(self.length, self.width, *self.axes)
+        if self.tie_output and self.merged_width != self.width:
+            raise ValueError("tie_output needs merge 'average': concatenated streams are wider than the token table")
 
     @property
     def pattern(self):
@@ -75,32 +116,50 @@ class Model:
         return self.attention if isinstance(self.attention, tuple) else (self.attention,)
 
     @property
-    def blocks(self):
-        """One layer module per setting of the pattern."""
+    def axes(self):
+        """(grid, widths) of axial positions."""
+        grid = self.axial_grid or positions.propose_grid(self.length)
+        return grid, self.axial_widths or positions.propose_widths(self.width, len(grid))
+
+    @property
+    def merged_width(self):
+        """Features of the merged streams, which the head reads."""
+        return self.width * (2 if self.residual == "reversible" and self.merge == "concatenate" else 1)
+
+    def stack(self, train=False):
+        """The layers, as `reversible.Stack`."""
+        backward = self.backward or ("invert" if self.residual == "reversible" else "store")
+        rate = self.dropout if train else 0.0
+        shared = {"dtype": self.dtype, "rate": rate, "shared_dropout": self.shared_dropout}
         width = self.head_width or self.width // self.heads
-        dtype = DTYPES[self.dtype]
-        return tuple(
-            Layer(self.width, self.hidden, self.heads, width, setting, self.dropout, dtype) for setting in self.pattern
-        )
+        # Plain autodiff pays for pieces with a second computation; inverting computes it anyway.
+        most = self.feedforward_chunk or (None if backward == "invert" else self.length)
+        feedforward = FeedForward(self.width, self.hidden, self.activation, most=most, **shared)
+        return Stack(
+            tuple(
+                (
+                    SelfAttention(
+                        self.width, self.heads, width, setting, self.causal, train=train,
+                        at_once=self.heads_at_once, **shared,
+                    ),
+                    feedforward,
+                )
+                for setting in self.pattern
+            ),
+            self.residual,
+            backward,
+        )  # fmt: skip
 
     @partial(jax.jit, static_argnums=0)
     def init(self, key, batch=None):
         """Parameters, float32; nothing depends on the batch or its shape."""
         keys = jax.random.split(key, 3)
-        embedding = Embedding(self)
-        params = {
-            "embedding": embedding.init(keys[0], jnp.zeros((1, 1), jnp.int32))["params"],
-            "head": Head(self).init(keys[1], jnp.zeros((1, 1, self.width)))["params"],
+        streams = (jnp.zeros((1, 1, self.width)),) * (1 if self.residual == "single" else 2)
+        return {
+            "embedding": Embedding(self).init(keys[0], jnp.zeros((1, 1), jnp.int32))["params"],
+            "layers": self.stack().init(keys[2], self.layers),
+            "head": Head(self).init(keys[1], streams)["params"],
         }
-        x, real = jnp.zeros((1, 1, self.width)), jnp.ones((1, 1), bool)
-        repeats = self.layers // len(self.pattern)
-        params["layers"] = tuple(
-            jax.vmap(lambda key, block=block: block.init(key, x, real, key, False)["params"])(
-                jax.random.split(jax.random.fold_in(keys[2], i), repeats)
-            )
-            for i, block in enumerate(self.blocks)
-        )
-        return params
 
     def start(self, batch_size):
         """State before the first batch: this model has none."""
@@ -114,38 +173,37 @@ class Model:
         key: draws the rotations of LSH attention (per layer, round and head, the same for
             the whole batch) and, only if `train`, dropout. None is a fixed key.
         """
-        x = self.hidden_states(params, batch, key, train=train)
-        logits = self.logits(params, x)
+        streams = self.hidden_states(params, batch, key, train=train)
         targets = batch["decoder_target_tokens"]
-        nats = jax.nn.logsumexp(logits, axis=-1) - jnp.take_along_axis(logits, targets[..., None], axis=-1).squeeze(-1)
-        correct = (logits.argmax(-1) == targets).astype(jnp.float32)
+        most = self.loss_chunk or max(1, LOGITS_BUDGET // (targets.shape[0] * self.vocabulary))
+        nats, correct = chunked.over_stretches(self._scores, most, self._head(params), streams, targets)
         weights = batch["decoder_loss_weights"].astype(jnp.float32)
         return {"nats": nats, "correct": correct, "weights": weights}, state
 
     def hidden_states(self, params, batch, key=None, *, train=False):
-        """The residual stream after the last layer, float32 [b,l,e]."""
-        tokens = batch["decoder_input_tokens"]
-        real = batch["decoder_segment_ids"] > 0
+        """The streams after the last layer, a tuple of one or two float32 [b,l,e]."""
         key = jax.random.key(0) if key is None else key
-        x = Embedding(self).apply({"params": params["embedding"]}, tokens)
-        x = _dropout(x, self.dropout if train else 0.0, jax.random.fold_in(key, self.layers))
-        blocks = self.blocks
+        x = Embedding(self).apply({"params": params["embedding"]}, batch["decoder_input_tokens"])
+        x = dropout(x, self.dropout if train else 0.0, jax.random.fold_in(key, 0), self.shared_dropout)
+        side = Side(batch["decoder_segment_ids"] > 0)
+        return self.stack(train).run(params["layers"], x, side, jax.random.fold_in(key, 1))
 
-        def period(x, inputs):
-            index, layers = inputs
-            for i, (block, layer) in enumerate(zip(blocks, layers, strict=True)):
-                at = jax.random.fold_in(key, index * len(blocks) + i)
-                x = block.apply({"params": layer}, x, real, at, train)
-            return x, None
-
-        repeats = self.layers // len(blocks)
-        x, _ = jax.lax.scan(period, x, (jnp.arange(repeats), params["layers"]))
-        return x
-
-    def logits(self, params, x):
+    def logits(self, params, streams):
         """Unnormalised log-probabilities of every id, float32 [b,l,vocabulary]."""
-        tied = params["embedding"]["tokens"] if self.tie_output else None
-        return Head(self).apply({"params": params["head"]}, x, tied)
+        params, tied = self._head(params)
+        return Head(self).apply({"params": params}, streams, tied)
+
+    def _head(self, params):
+        return params["head"], params["embedding"]["tokens"] if self.tie_output else None
+
+    def _scores(self, params, streams, targets):
+        """Cross-entropy in nats, and 1 where the most likely id is the target; float32 [b,l] both."""
+        params, tied = params
+        logits = Head(self).apply({"params": params}, streams, tied)
+        # A gather's gradient would be a scatter.
+        mine = jax.lax.broadcasted_iota(jnp.int32, logits.shape, 2) == targets[..., None]
+        nats = jax.nn.logsumexp(logits, axis=-1) - jnp.where(mine, logits, 0.0).sum(-1)
+        return nats, (logits.argmax(-1) == targets).astype(jnp.float32)
 
 
 class Embedding(nn.Module):
@@ -162,97 +220,29 @@ class Embedding(nn.Module):
                 f" build it with length={length} or cut the batch"
             )
         table = self.param("tokens", nn.initializers.normal(m.token_stddev), (m.vocabulary, m.width))
-        place = self.param("positions", positions.initial(m.positions, m.position_stddev), (m.length, m.width))
-        return table[tokens] + place[None, :length]
-
-
-class Layer(nn.Module):
-    """One attention and one feed-forward sublayer, each with its residual."""
-
-    width: int
-    hidden: int
-    heads: int
-    head_width: int
-    attention: Full | LSH | Local
-    dropout: float
-    dtype: jnp.dtype
-
-    @nn.compact
-    def __call__(self, x, real, key, train):
-        drop = partial(_dropout, rate=self.dropout if train else 0.0)
-        attention = Attention(self.width, self.heads, self.head_width, self.attention, self.dtype)
-        y = nn.LayerNorm(epsilon=1e-6, name="attention_norm")(x)
-        y = attention(y, real, jax.random.fold_in(key, 0), train)
-        x = x + drop(y, key=jax.random.fold_in(key, 1))
-        y = nn.LayerNorm(epsilon=1e-6, name="feedforward_norm")(x)
-        y = FeedForward(self.width, self.hidden, self.dtype, name="feedforward")(y)
-        return x + drop(y, key=jax.random.fold_in(key, 2))
-
-
-class Attention(nn.Module):
-    """Projections around a setting's `attend`; no biases.
-
-    Glorot-uniform with the fan of all heads together, as in the authors' code.
-    """
-
-    width: int
-    heads: int
-    head_width: int
-    setting: Full | LSH | Local
-    dtype: jnp.dtype
-
-    @nn.compact
-    def __call__(self, x, real, key, train):
-        x = x.astype(self.dtype)
-        shape = (self.width, self.heads, self.head_width)
-        inwards = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=0, out_axis=(1, 2))
-        outwards = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=(0, 1), out_axis=2)
-
-        def project(name):
-            matrix = self.param(name, inwards, shape).astype(self.dtype)
-            return jnp.einsum("ble,ehd->bhld", x, matrix)
-
-        q, v = project("query"), project("value")
-        k = None if self.setting.shared else project("key")
-        y = self.setting.attend(q, k, v, key, causal=True, keep=real, train=train)
-        matrix = self.param("out", outwards, (shape[1], shape[2], shape[0])).astype(self.dtype)
-        return einsum("bhld,hde->ble", y, matrix)
-
-
-class FeedForward(nn.Module):
-    """relu(x A + a) B + b."""
-
-    width: int
-    hidden: int
-    dtype: jnp.dtype
-
-    @nn.compact
-    def __call__(self, x):
-        dense = partial(nn.Dense, dtype=self.dtype, kernel_init=nn.initializers.glorot_uniform())
-        x = nn.relu(dense(self.hidden, name="in")(x))
-        return dense(self.width, name="out")(x).astype(jnp.float32)
+        begin = positions.initial(m.positions, m.position_stddev)
+        if m.positions == "axial":
+            shapes = enumerate(zip(*m.axes, strict=True))
+            rows = positions.axial_rows([self.param(f"positions_{i}", begin, shape) for i, shape in shapes], length)
+        else:
+            rows = self.param("positions", begin, (m.length, m.width))[:length]
+        return table[tokens] + rows[None]
 
 
 class Head(nn.Module):
-    """LayerNorm and the matrix to the vocabulary, float32 [b,l,vocabulary]."""
+    """The streams merged, LayerNorm, and the matrix to the vocabulary: float32 [b,l,vocabulary]."""
 
     model: Model
 
     @nn.compact
-    def __call__(self, x, tied=None):
-        m, dtype = self.model, DTYPES[self.model.dtype]
-        x = nn.LayerNorm(epsilon=1e-6, name="norm")(x).astype(dtype)
+    def __call__(self, streams, tied=None):
+        m = self.model
+        concatenated = m.merged_width != m.width
+        x = jnp.concatenate(streams, -1) if concatenated else sum(streams) / len(streams)
+        x = nn.LayerNorm(epsilon=1e-6, name="norm")(x).astype(m.dtype)
         if m.tie_output:
             table = jnp.zeros((m.vocabulary, m.width)) if tied is None else tied
         else:
-            table = self.param("out", nn.initializers.glorot_uniform(), (m.width, m.vocabulary)).T
+            table = self.param("out", nn.initializers.glorot_uniform(), (m.merged_width, m.vocabulary)).T
         bias = self.param("bias", nn.initializers.zeros, (m.vocabulary,))
-        x = einsum("ble,ve->blv", x, table.astype(dtype))
-        return x + bias[None, None]
-
-
-def _dropout(x, rate, key):
-    """Drops entries and rescales the rest."""
-    if not rate:
-        return x
-    return jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), 0.0)
+        return einsum("ble,ve->blv", x, table.astype(m.dtype)) + bias[None, None]

@@ -10,6 +10,7 @@ import pytest
 
 from reformer import LSH, Full, Local, Model
 from reformer.positions import sinusoids
+from reformer.reversible import Side
 
 SMALL = Model(vocabulary=11, length=24, width=16, hidden=32, heads=2)
 HASHED = dataclasses.replace(SMALL, attention=LSH(rounds=2, chunk=4))
@@ -118,18 +119,16 @@ def test_layers_are_scanned_and_patterns_repeat():
     model = dataclasses.replace(SMALL, layers=4, attention=pattern, tie_output=True)
     params = model.init(jax.random.key(0), None)
     data, key = batch(), jax.random.key(3)
-    tokens = data["decoder_input_tokens"]
-    x = params["embedding"]["tokens"][tokens] + params["embedding"]["positions"][None]
-    real = data["decoder_segment_ids"] > 0
+    x = params["embedding"]["tokens"][data["decoder_input_tokens"]] + params["embedding"]["positions"][None]
+    side = Side(data["decoder_segment_ids"] > 0)
     for i in range(4):
         layer = jax.tree.map(lambda x, i=i: x[i // 2], params["layers"][i % 2])
-        block = model.blocks[i % 2]
-        apply = jax.jit(block.apply, static_argnums=4)
-        x = apply({"params": layer}, x, real, jax.random.fold_in(key, i), False)
-    scanned = jax.jit(model.hidden_states)(params, data, key)
+        for sublayer in model.stack().pattern[i % 2]:
+            x = x + jax.jit(sublayer.forward)(layer[sublayer.name], x, side, key)[0]
+    (scanned,) = jax.jit(model.hidden_states)(params, data, key)
     np.testing.assert_allclose(scanned, x, atol=1e-5)
-    assert "key" in params["layers"][0]["Attention_0"]
-    assert "key" not in params["layers"][1]["Attention_0"]
+    assert "key" in params["layers"][0]["attention"]["heads"]
+    assert "key" not in params["layers"][1]["attention"]["heads"]
     assert "out" not in params["head"]
 
 
@@ -143,8 +142,10 @@ def test_bfloat16_keeps_float32_parameters_and_gradients(params):
 
     value, grads = jax.jit(jax.value_and_grad(loss))(params)
     assert all(x.dtype == jnp.float32 and np.isfinite(x).all() for x in jax.tree.leaves(grads))
-    exact = run(HASHED, params, data)["nats"].mean()
-    assert abs(value - exact) < 0.02
+    assert np.isfinite(value)
+    exact = run(SMALL, params, data)["nats"]  # hashing could put rounded vectors into other buckets
+    close = run(dataclasses.replace(SMALL, dtype="bfloat16"), params, data)["nats"]
+    assert np.abs(close - exact).mean() < 0.02
     made = jax.eval_shape(model.init, jax.random.key(0))
     assert {x.dtype for x in jax.tree.leaves(made)} == {np.dtype(np.float32)}
 

@@ -1,0 +1,219 @@
+"""The sublayers of `reversible.Stack`: attention and feed-forward, each with the norm before it.
+
+Flax modules declare the parameters (float32) and hold the arithmetic of one piece: all positions of
+some heads, or all features of some positions. The sublayers cut the work into pieces.
+Projections compute in `dtype`; what comes out is float32, as are the streams it is added to.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from reformer import chunked
+from reformer.full import Full
+from reformer.local import Local
+from reformer.lsh import LSH
+from reformer.products import einsum
+
+# Elements of one inner array from which work is cut into pieces: 128 MiB of float32, for all
+# heads of an attention layer, and 16 MiB for the hidden layer of a feed-forward.
+HEADS_BUDGET = 2**25
+HIDDEN_BUDGET = 2**22
+
+ACTIVATIONS = {"relu": nn.relu, "gelu": partial(nn.gelu, approximate=True)}
+
+
+def norm():
+    """LayerNorm over the features, with scale and bias."""
+    return nn.LayerNorm(epsilon=1e-6)
+
+
+def dropout(x, rate, key, shared=False):
+    """Drops entries of x [b,l,e] and rescales the rest; `shared`: one mask for all positions."""
+    if not rate:
+        return x
+    shape = (x.shape[0], 1, x.shape[2]) if shared else x.shape
+    kept = jnp.broadcast_to(jax.random.bernoulli(key, 1 - rate, shape), x.shape)
+    return jnp.where(kept, x / (1 - rate), 0.0)
+
+
+class Heads(nn.Module):
+    """Projections around a setting's `attend`, for some heads: x [b,l,e] -> float32 [b,l,e]; no biases.
+
+    Glorot-uniform with the fan of all heads together, as in the authors' code.
+    """
+
+    width: int
+    heads: int
+    head_width: int
+    setting: Full | LSH | Local
+    causal: bool
+    dtype: str
+
+    @nn.compact
+    def __call__(self, x, real, key, train, directions=None, decision=None):
+        x = x.astype(self.dtype)
+        shape = (self.width, self.heads, self.head_width)
+        inwards = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=0, out_axis=(1, 2))
+        outwards = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=(0, 1), out_axis=2)
+
+        def project(name):
+            matrix = self.param(name, inwards, shape).astype(self.dtype)
+            return jnp.einsum("ble,ehd->bhld", x, matrix)
+
+        q, v = project("query"), project("value")
+        k = None if self.setting.shared else project("key")
+        if decision is None:
+            decision = self.setting.decide(q, directions)
+        y = self.setting.attend(q, k, v, key, causal=self.causal, keep=real, train=train, decision=decision)
+        matrix = self.param("out", outwards, (shape[1], shape[2], shape[0])).astype(self.dtype)
+        return einsum("bhld,hde->ble", y, matrix), decision
+
+
+@dataclass(frozen=True)
+class SelfAttention:
+    """Dropout(Heads(LayerNorm x)); see `reversible` for the calls.
+
+    at_once: heads computed at the same time, of which `heads` is a multiple; None for as many as
+    `HEADS_BUDGET` allows.
+    """
+
+    width: int
+    heads: int
+    head_width: int
+    setting: Full | LSH | Local
+    causal: bool = True
+    dtype: str = "float32"
+    rate: float = 0.0
+    shared_dropout: bool = False
+    train: bool = False
+    at_once: int | None = None
+
+    name = "attention"
+
+    def init(self, key):
+        x = jnp.zeros((1, 1, self.width))
+        heads = self._part(self.heads).init(key, x, jnp.ones((1, 1), bool), key, False)["params"]
+        return {"norm": norm().init(key, x)["params"], "heads": heads}
+
+    def forward(self, params, x, side, key, decision=None):
+        groups = self._groups(x)
+        x = norm().apply({"params": params["norm"]}, x)
+        constants = self._directions(groups, x, key), decision
+        if groups == 1:
+            y, decision = self._attend(params["heads"], x, constants, side=side, key=key)
+        else:
+            work = partial(self._attend, side=side, key=key)
+            y, decision = chunked.over_heads(work, self._split(params["heads"], groups), x, constants)
+        return self._dropped(y, key), decision
+
+    def pull(self, params, x, side, key, decision, dy):
+        groups = self._groups(x)
+        if groups == 1:
+            y, back = jax.vjp(lambda p, x: self.forward(p, x, side, key, decision)[0], params, x)
+            return y, *back(dy), None
+        x, back = jax.vjp(lambda p, x: norm().apply({"params": p}, x), params["norm"], x)
+        heads, join = jax.vjp(partial(self._split, groups=groups), params["heads"])
+        constants = self._directions(groups, x, key), decision
+        work = partial(self._attend, side=side, key=key)
+        y, dheads, dx = chunked.pull_over_heads(work, heads, x, constants, self._dropped(dy, key))
+        dnorm, dx = back(dx)
+        return self._dropped(y, key), {"norm": dnorm, "heads": join(dheads)[0]}, dx, None
+
+    def _part(self, heads):
+        return Heads(self.width, heads, self.head_width, self.setting, self.causal, self.dtype)
+
+    def _attend(self, params, x, constants, *, side, key):
+        directions, decision = constants
+        part = self._part(params["query"].shape[1])
+        at = jax.random.fold_in(key, 0)
+        return part.apply({"params": params}, x, side.real, at, self.train, directions, decision)
+
+    def _dropped(self, y, key):
+        return dropout(y, self.rate, jax.random.fold_in(key, 1), self.shared_dropout)
+
+    def _groups(self, x):
+        """Into how many groups the heads are divided for x [b,l,e]."""
+        at_once = self.at_once
+        if at_once is None:
+            at_once = max(1, HEADS_BUDGET // (math.prod(x.shape[:2]) * self.head_width))
+        return next(g for g in range(1, self.heads + 1) if self.heads % g == 0 and self.heads // g <= at_once)
+
+    def _directions(self, groups, x, key):
+        drawn = self.setting.draw(jax.random.fold_in(key, 2), self.heads, x.shape[1], self.head_width)
+        if groups == 1:
+            return drawn
+        return jax.tree.map(lambda d: d.reshape(groups, -1, *d.shape[1:]), drawn)
+
+    def _split(self, params, groups):
+        """Parameters with a leading axis of groups."""
+        axes = {"query": 1, "key": 1, "value": 1, "out": 0}
+
+        def split(name, x):
+            axis = axes[name]
+            x = x.reshape(*x.shape[:axis], groups, -1, *x.shape[axis + 1 :])
+            return jnp.moveaxis(x, axis, 0)
+
+        return {name: split(name, x) for name, x in params.items()}
+
+
+class Dense(nn.Module):
+    """B activation(A LayerNorm(x) + a) + b, float32 [b,l,e]."""
+
+    width: int
+    hidden: int
+    activation: str
+    dtype: str
+
+    @nn.compact
+    def __call__(self, x):
+        dense = partial(nn.Dense, dtype=self.dtype, kernel_init=nn.initializers.glorot_uniform())
+        x = nn.LayerNorm(epsilon=1e-6, name="norm")(x)
+        x = ACTIVATIONS[self.activation](dense(self.hidden, name="in")(x))
+        return dense(self.width, name="out")(x).astype(jnp.float32)
+
+
+@dataclass(frozen=True)
+class FeedForward:
+    """Dropout(Dense(x)), position by position; see `reversible` for the calls.
+
+    most: positions of one sequence at a time; None for as many as `HIDDEN_BUDGET` allows.
+    """
+
+    width: int
+    hidden: int
+    activation: str = "relu"
+    dtype: str = "float32"
+    rate: float = 0.0
+    shared_dropout: bool = False
+    most: int | None = None
+
+    name = "feedforward"
+
+    def init(self, key):
+        return self._dense().init(key, jnp.zeros((1, 1, self.width)))["params"]
+
+    def forward(self, params, x, side, key, decision=None):
+        y = chunked.over_stretches(self._rows, self._most(x), params, x)
+        return self._dropped(y, key), None
+
+    def pull(self, params, x, side, key, decision, dy):
+        dy = self._dropped(dy, key)
+        y, dparams, dx = chunked.pull_over_stretches(self._rows, self._most(x), params, x, (), dy)
+        return self._dropped(y, key), dparams, dx, None
+
+    def _dense(self):
+        return Dense(self.width, self.hidden, self.activation, self.dtype)
+
+    def _rows(self, params, x, constants):
+        return self._dense().apply({"params": params}, x)
+
+    def _most(self, x):
+        return self.most or max(1, HIDDEN_BUDGET // (x.shape[0] * self.hidden))
+
+    def _dropped(self, y, key):
+        return dropout(y, self.rate, jax.random.fold_in(key, 1), self.shared_dropout)
