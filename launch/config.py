@@ -19,7 +19,7 @@ from launch.experiment import Evaluation, Experiment
 _DOOR = {
     "": (Experiment, Evaluation),
     "reformer": (reformer.Model, reformer.Full, reformer.Local, reformer.LSH),
-    "tasks": (tasks.duplication, tasks.enwik8, tasks.imagenet64),
+    "tasks": (tasks.duplication, tasks.enwik8, tasks.imagenet64, tasks.wmt14),
     "optimizers": (
         optimizers.Adam,
         optimizers.Adafactor,

@@ -16,6 +16,8 @@ directly where it is not; the batches are the same. Nothing here imports TensorF
     duplication.py   Reformer's Table 2
     enwik8.py        Wikipedia's bytes in windows of 65,536; bytefiles.py finds them, vocabularies.py numbers them
     imagenet64.py    photographs as 12,288 tokens; images.py reads and checks them, spans.py finds them in their files
+    wmt14.py         English to German; bitexts.py reads the pairs, subwords.py makes vocabularies, pairs.py makes batches by
+                     the plan of buckets.py, pairs_seqio.py registers, bleu.py scores translations
     feeds.py         batches, their state, their checks
     registry.py      the seqio side: data source, feature converter, registration
     randomness.py    random numbers addressed by position
@@ -26,6 +28,8 @@ from tasks.enwik8 import enwik8
 from tasks.feeds import Feed
 from tasks.imagenet64 import imagenet64
 from tasks.metrics import Metric
+from tasks.pairs import PairTask
 from tasks.task import DataError, Task
+from tasks.wmt14 import wmt14
 
-__all__ = ["DataError", "Feed", "Metric", "Task", "duplication", "enwik8", "imagenet64"]
+__all__ = ["DataError", "Feed", "Metric", "PairTask", "Task", "duplication", "enwik8", "imagenet64", "wmt14"]
