@@ -4,8 +4,10 @@ Lines of a text, members of a tar, features of TFRecords and whole files all bec
 say where each piece lies. Any piece is reached at once, and only the pages in use are in memory.
 """
 
+import codecs
 import functools
 import mmap
+import re
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -13,6 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from tasks.task import DataError
+
+_BLOCK = 1 << 24  # bytes looked at together
 
 
 class Spans:
@@ -139,3 +143,48 @@ def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 128:
             return value, at
+
+
+def of_lines(file: Path) -> Spans:
+    """The lines of a UTF-8 text, one piece each, without their line ends (LF or CR LF) and without a byte-order mark.
+
+    Only a line feed ends a line: U+2028, form feeds and their like stay inside. DataError for an empty file and for one
+    that is not UTF-8.
+    """
+    size = file.stat().st_size
+    if not size:
+        raise DataError(f"{file} is empty (0 bytes)")
+    with open(file, "rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        ends = [size] * (data[size - 1] != 10)  # the last line need not be ended
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        found = []
+        for at in range(0, size, _BLOCK):
+            block = data[at : at + _BLOCK]
+            found.append(at + np.flatnonzero(np.frombuffer(block, np.uint8) == 10))
+            try:
+                decoder.decode(block, final=at + _BLOCK >= size)
+            except UnicodeDecodeError as error:
+                line = sum(map(len, found[:-1])) + block.count(b"\n", 0, error.start) + 1
+                raise DataError(
+                    f"{file} is not UTF-8 (line {line}: {error.reason}); convert it, as with iconv -f latin1 -t utf-8"
+                ) from None
+        stops = np.concatenate([*found, np.array(ends, np.int64)])
+        begins = np.concatenate([[0], stops[:-1] + 1])
+        if data[:3] == codecs.BOM_UTF8:
+            begins[0] = 3
+        carriage = (stops > begins) & (np.frombuffer(data, np.uint8)[stops - 1] == 13)
+    return Spans([file], np.zeros(len(stops), np.int64), begins, stops - begins - carriage)
+
+
+def of_segments(file: Path) -> Spans:
+    """The texts between <seg ...> and </seg> of a WMT .sgm file, in the order of the file. They stay escaped."""
+    data = file.read_bytes()
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file} is not UTF-8 (byte {error.start}: {error.reason})") from None
+    places = [match.span(1) for match in re.finditer(rb"<seg\b[^>]*>(.*?)</seg>", data, re.DOTALL | re.IGNORECASE)]
+    if not places:
+        raise DataError(f"{file} holds no <seg> ... </seg>")
+    begins, ends = np.array(places, np.int64).T
+    return Spans([file], np.zeros(len(places), np.int64), begins, ends - begins)
