@@ -19,7 +19,17 @@ from launch.experiment import Evaluation, Experiment
 _DOOR = {
     "": (Experiment, Evaluation),
     "reformer": (reformer.Model, reformer.Full, reformer.Local, reformer.LSH),
-    "tasks": (tasks.duplication, tasks.enwik8, tasks.imagenet64, tasks.wmt14),
+    "tasks": (
+        tasks.duplication,
+        tasks.enwik8,
+        tasks.imagenet64,
+        tasks.wmt14,
+        tasks.arxiv,
+        tasks.pg19,
+        tasks.c4_4k,
+        tasks.github,
+        tasks.isabelle,
+    ),
     "optimizers": (
         optimizers.Adam,
         optimizers.Adafactor,

@@ -76,7 +76,7 @@ def _summary(totals, task, split, draws, examples):
         raise ValueError(f"{task.name}/{split} has no position with a loss weight; nothing can be measured")
     metrics = {}
     for metric in task.metrics:
-        per_draw = [float(metric.compute(dict(zip(SUMS, row, strict=True)))) for row in totals]
+        per_draw = [float(metric.compute(task.totals(split, dict(zip(SUMS, row, strict=True))))) for row in totals]
         metrics[metric.name] = {
             "value": float(np.mean(per_draw)),
             "unit": metric.unit,

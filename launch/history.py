@@ -18,11 +18,11 @@ class History:
 
     Args:
       folder: where ``metrics.jsonl`` and the events go.
-      metrics: the task's metrics.
+      task: its metrics are written.
     """
 
-    def __init__(self, folder, metrics):
-        self._metrics = metrics
+    def __init__(self, folder, task):
+        self._task, self._metrics = task, task.metrics
         self._path = folder / "metrics.jsonl"
         self._events = _summary_writer(folder)
         self._lines = []
@@ -40,7 +40,8 @@ class History:
 
     def log(self, step):
         """Closes the interval: writes and returns its metrics."""
-        values = {metric.name: float(metric.compute(self._sums)) for metric in self._metrics}
+        totals = self._task.totals("train", self._sums)
+        values = {metric.name: float(metric.compute(totals)) for metric in self._metrics}
         values["grad_norm"] = self._sums["grad_norm"] / max(1, self._updates)
         self._clear()
         self._write({"step": step, "split": "train", **values})

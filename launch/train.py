@@ -70,7 +70,7 @@ def train(experiment, folder, monitor, hooks=()):
     # Restore or start.
     checkpoints = Checkpoints(folder / "checkpoints", experiment.keep)
     found = checkpoints.steps()
-    history = History(folder, experiment.task.metrics)
+    history = History(folder, experiment.task)
     seconds = 0.0
     if found:
         state, loop = checkpoints.restore(found[-1], shapes, shardings)

@@ -18,11 +18,16 @@ directly where it is not; the batches are the same. Nothing here imports TensorF
     imagenet64.py    photographs as 12,288 tokens; images.py reads and checks them, spans.py finds them in their files
     wmt14.py         English to German; bitexts.py reads the pairs, subwords.py makes vocabularies, pairs.py makes batches by
                      the plan of buckets.py, pairs_seqio.py registers, bleu.py scores translations
+    corpora.py       arXiv, PG-19, C4, GitHub, Isabelle, from texts.py (and theories.py: Isabelle's order) through
+                     codecs.py into tokenised.py's cache
+    documents.py     batches whose rows read documents one after another; slots.py says which, segments.py is for seqio
     feeds.py         batches, their state, their checks
     registry.py      the seqio side: data source, feature converter, registration
     randomness.py    random numbers addressed by position
 """
 
+from tasks.corpora import arxiv, c4_4k, github, isabelle, pg19
+from tasks.documents import DocumentTask
 from tasks.duplication import duplication
 from tasks.enwik8 import enwik8
 from tasks.feeds import Feed
@@ -32,4 +37,20 @@ from tasks.pairs import PairTask
 from tasks.task import DataError, Task
 from tasks.wmt14 import wmt14
 
-__all__ = ["DataError", "Feed", "Metric", "PairTask", "Task", "duplication", "enwik8", "imagenet64", "wmt14"]
+__all__ = [
+    "DataError",
+    "DocumentTask",
+    "Feed",
+    "Metric",
+    "PairTask",
+    "Task",
+    "arxiv",
+    "c4_4k",
+    "duplication",
+    "enwik8",
+    "github",
+    "imagenet64",
+    "isabelle",
+    "pg19",
+    "wmt14",
+]

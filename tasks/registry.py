@@ -124,8 +124,12 @@ def converter_class():
     return DecoderFeatureConverter
 
 
-def register(task: Task):
-    """The seqio Task of `task`, added to the registry unless it stands there already."""
+def register(task: Task, preprocessors=(), features=None):
+    """The seqio Task of `task`, added to the registry unless it stands there already.
+
+    preprocessors  functions of a dataset of the source's examples (and of sequence_length, if they take it)
+    features       output features beside 'targets' and 'weights': name -> seqio.Feature
+    """
     seqio, tf = library()
     if task.name in seqio.TaskRegistry.names():
         registered = seqio.TaskRegistry.get(task.name)
@@ -139,12 +143,15 @@ def register(task: Task):
     return seqio.TaskRegistry.add(
         task.name,
         source=source_class()(task.source),
+        preprocessors=list(preprocessors),
         output_features={
             "targets": seqio.Feature(ids, add_eos=False, dtype=tf.int32),
             "weights": seqio.Feature(seqio.PassThroughVocabulary(size=2), add_eos=False, dtype=tf.float32),
+            **(features or {}),
         },
         postprocess_fn=counted_ids,
-        metric_fns=[metric_fn(metric) for metric in task.metrics],
+        # seqio's functions see an example's ids and score, not the bytes behind them.
+        metric_fns=[metric_fn(metric) for metric in task.metrics if metric.per == "weights"],
         shuffle_buffer_size=None,  # the source shuffles
     )
 

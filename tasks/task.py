@@ -84,6 +84,16 @@ class Task:
 
         return open_feed(self, split, batch_size, seed, shard, pipeline)
 
+    def totals(self, split: str, sums: Mapping[str, float]) -> Mapping[str, float]:
+        """The sums counted on a split, for its metrics, with what only the task knows added to them."""
+        return sums
+
+    def specimen(self, batch_size: int = 1) -> "dict[str, np.ndarray]":
+        """A batch of zeros with the names, shapes and types of every batch."""
+        from tasks.feeds import fill
+
+        return fill({}, batch_size, self.length)
+
     def register(self):
         """The seqio Task of this name, registered on the first call; afterwards `seqio.get_mixture_or_task` has it."""
         from tasks.registry import register

@@ -16,6 +16,7 @@ def test_spelled_out():
     assert metrics.NATS_PER_TOKEN.compute(sums) == 1.5
     assert metrics.BITS_PER_BYTE.compute(sums) == pytest.approx(1.5 / math.log(2), rel=1e-15)
     assert metrics.BITS_PER_DIM.compute(sums) == metrics.BITS_PER_BYTE.compute(sums)
+    assert metrics.BITS_PER_BYTE_OF_TEXT.compute({**sums, "bytes": 12.0}) == pytest.approx(0.5 / math.log(2), rel=1e-15)
     assert metrics.PERPLEXITY_PER_TOKEN.compute(sums) == pytest.approx(math.exp(1.5), rel=1e-15)
 
 
@@ -43,7 +44,7 @@ def test_every_metric_says_its_unit_and_direction(metric):
     if "bits" in metric.name or "perplexity" in metric.name or "nats" in metric.name:
         assert "_per_" in metric.name
     with pytest.raises(ValueError, match="no position was counted"):
-        metric.compute({"nats": 0.0, "correct": 0.0, "weights": 0.0})
+        metric.compute({"nats": 0.0, "correct": 0.0, "weights": 0.0, "bytes": 0.0})
     with pytest.raises(ValueError, match="needs the sums"):
         metric.compute({"weights": 1.0})
 

@@ -1,0 +1,91 @@
+"""From text to token ids and back: bytes, or a SentencePiece model from a file."""
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from tasks.subwords import UNKNOWN, load
+from tasks.task import DataError, check_integer
+from tasks.vocabularies import BYTE_IDS, byte_ids, bytes_of
+
+
+class Codec(Protocol):
+    """A vocabulary. Every id is below `size`; `name` is short, and distinct for distinct vocabularies."""
+
+    name: str
+    size: int
+    per_byte: bool  # whether a token is a byte
+    unknown: int | None  # the id of whatever the vocabulary cannot write
+
+    def encode(self, text: str) -> np.ndarray:
+        """int32 [t] ids of a text."""
+        ...
+
+    def decode(self, ids: np.ndarray) -> str:
+        """The text of ids [t]; bytes that are no text become U+FFFD."""
+        ...
+
+
+class Bytes:
+    """UTF-8 bytes, byte b as id b + 2 (`tasks.vocabularies`). Nothing is lost."""
+
+    name, size, per_byte = "bytes", BYTE_IDS, True
+    unknown: int | None = None
+
+    def encode(self, text: str) -> np.ndarray:
+        return byte_ids(np.frombuffer(text.encode(), np.uint8))
+
+    def decode(self, ids: np.ndarray) -> str:
+        return bytes_of(ids).decode(errors="replace")
+
+
+class Pieces:
+    """A SentencePiece model (`tasks.subwords`). What its normaliser drops, often line ends, is lost to the model."""
+
+    per_byte = False
+    unknown: int | None = UNKNOWN
+
+    def __init__(self, path: str):
+        self._words = load(path)
+        self.size = self._words.size
+        self.name = f"sp{self.size}_{self._words.sha256[:8]}"
+
+    def encode(self, text: str) -> np.ndarray:
+        (ids,) = self._words.encode([text])
+        return np.array(ids, np.int32)
+
+    def decode(self, ids: np.ndarray) -> str:
+        return self._words.decode(ids)
+
+
+class Unmade:
+    """A vocabulary of which only the number of ids is known: enough to build a model, not to read a text."""
+
+    per_byte = False
+    unknown: int | None = None
+
+    def __init__(self, size: int):
+        self.size, self.name = size, f"ids{size}"
+
+    def encode(self, text: str) -> np.ndarray:
+        raise DataError(
+            f"a vocabulary of {self.size} ids was asked for by number; to read text, set `vocabulary` to 'bytes' or to "
+            "the file of a SentencePiece model"
+        )
+
+    def decode(self, ids: np.ndarray) -> str:
+        return " ".join(str(int(one)) for one in ids)
+
+
+def codec(vocabulary: Any) -> Codec:
+    """'bytes', the path of a SentencePiece model, or the size of one that is not made yet."""
+    if vocabulary == "bytes":
+        return Bytes()
+    if not isinstance(vocabulary, str):
+        return Unmade(check_integer("vocabulary (if it is neither 'bytes' nor a path)", vocabulary, least=2))
+    if not Path(vocabulary).expanduser().is_file():
+        raise DataError(
+            f"no vocabulary at {vocabulary!r}: it must be 'bytes' or the file of a SentencePiece model (.model)"
+        )
+    return Pieces(vocabulary)
