@@ -93,8 +93,9 @@ def _parser():
     command(_report, "report", "the same as a page with plots; renews results/README.md", records, out)
     command(_check, "check", "parse and shape-evaluate gin files, count parameters; needs no data", stems)
     command(_doctor, "doctor", "versions, devices, clobbered packages, disk")
-    from launch import profile  # argparse only; JAX is imported when a measurement starts
+    from launch import data, profile  # argparse only; JAX is imported when a measurement starts
 
+    data.add_arguments(commands.add_parser("data", help="make what a task's data needs before a run: its vocabulary"))
     profile.add_arguments(command(profile.run, "profile", "time and memory of attention against length"))
     return parser
 

@@ -53,16 +53,24 @@ def build(composition):
       ConfigError: an unknown name, an unknown or missing parameter, an unset macro, or a value that a config refuses;
         the message names the file and line.
     """
+    return _build(composition, "Experiment")
+
+
+def build_task(composition):
+    """The task alone, which a composition binds to TASK as ``@tasks.name()``. Raises ``ConfigError`` as ``build``."""
+    return _build(composition, composition.bindings["TASK"].value.strip("@()"))
+
+
+def _build(composition, name):
     _check_names(composition)
     gin.clear_config()
     try:
         gin.parse_config(composition.text)
-        experiment = gin.get_configurable("Experiment")()
+        return gin.get_configurable(name)()
     except tasks.DataError:
         raise
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{composition.stem}: {_first_line(error)}{_where(error, composition)}") from error
-    return experiment
 
 
 def operative():
