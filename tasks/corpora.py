@@ -21,7 +21,7 @@ of the texts instead.
 import functools
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,13 @@ from tasks.theories import imports_first
 from tasks.tokenised import Tokens, open_tokens, told
 
 CODE = (".c", ".h", ".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx", ".java", ".py", ".go", ".ts", ".tsx")
+LAYOUTS = {
+    "arxiv": Layout((".tex",)),
+    "pg19": Layout((".txt",), dataset=("pg19", "book_text")),
+    "c4_4k": Layout((".txt",), dataset=("c4", "text"), shards="c4", splits=("train", "validation")),
+    "github": Layout(CODE),
+    "isabelle": Layout((".thy",), arrange=imports_first, inside="thys"),
+}
 BOOKS = {"train": 28602, "validation": 50, "test": 100}  # of PG-19, as published
 
 
@@ -45,10 +52,11 @@ class Corpus:
     """The `tasks.documents.Documents` of tokenised texts; `splits` is None if there are no data."""
 
     kind: str
-    codec: Codec
+    vocabulary: str
     least: int
-    splits: Mapping[str, Tokens] | None = field(repr=False, compare=False)
     sha256: tuple[str, ...]
+    codec: Codec = field(repr=False, compare=False)
+    splits: Mapping[str, Tokens] | None = field(default=None, repr=False, compare=False)
 
     def size(self, split: str) -> int:
         return len(self._split(split).lengths)
@@ -84,7 +92,7 @@ class Corpus:
 
     def identity(self) -> dict[str, object]:
         self._split("train")
-        return {"kind": self.kind, "vocabulary": self.codec.name, "least": self.least, "sha256": list(self.sha256)}
+        return {"kind": self.kind, "vocabulary": self.vocabulary, "least": self.least, "sha256": list(self.sha256)}
 
     def _split(self, split: str) -> Tokens:
         check_split(split)
@@ -97,7 +105,7 @@ def arxiv(
     path: str | None = None, vocabulary: str | int = "bytes", length: int = 512, predict_first: bool = True
 ) -> DocumentTask:
     """Papers in mathematics: .tex files. A folder is one document, its files by path."""
-    return _task("arxiv", Layout((".tex",)), path, vocabulary, length, predict_first)
+    return _task("arxiv", path, vocabulary, length, predict_first)
 
 
 def pg19(
@@ -108,8 +116,7 @@ def pg19(
     sample: bool = False,
 ) -> DocumentTask:
     """Books: .txt files, or TFDS's pg19. sample: accept other numbers of books than 28,602, 50 and 100."""
-    layout = Layout((".txt",), dataset=("pg19", "book_text"))
-    task = _task("pg19", layout, path, vocabulary, length, predict_first)
+    task = _task("pg19", path, vocabulary, length, predict_first)
     if path is not None and not sample:
         found = {split: task.source.size(split) for split in SPLITS}
         if found != BOOKS:
@@ -133,40 +140,42 @@ def c4_4k(
     C4 holds out one set only: 'test' is its validation set again.
     """
     least = check_integer("c4_4k: least", least, least=1)
-    layout = Layout((".txt",), dataset=("c4", "text"), shards="c4")
-    splits = ("train", "validation")
-    return _task("c4_4k", layout, path, vocabulary, length, predict_first, splits, least)
+    return _task("c4_4k", path, vocabulary, length, predict_first, least)
 
 
 def github(
     path: str | None = None, vocabulary: str | int = "bytes", length: int = 512, predict_first: bool = True
 ) -> DocumentTask:
     """Repositories: C, C++, Java, Python, Go and TypeScript. A .jsonl or a folder is one document, in its own order."""
-    return _task("github", Layout(CODE), path, vocabulary, length, predict_first)
+    return _task("github", path, vocabulary, length, predict_first)
 
 
 def isabelle(
     path: str | None = None, vocabulary: str | int = "bytes", length: int = 512, predict_first: bool = True
 ) -> DocumentTask:
     """Formal proofs: .thy files. A folder (one entry of the archive) is one document, imported theories first."""
-    layout = Layout((".thy",), arrange=imports_first, inside="thys")
-    return _task("isabelle", layout, path, vocabulary, length, predict_first)
+    return _task("isabelle", path, vocabulary, length, predict_first)
+
+
+@dataclass(frozen=True)
+class TrainingTexts:
+    """Iterable over the texts of a corpus's training split, read anew each time: what a vocabulary is trained on."""
+
+    kind: str
+    path: str
+
+    def __iter__(self) -> Iterator[str]:
+        for _, text in find_texts(self.path, self.kind, LAYOUTS[self.kind]).documents("train", Counter()):
+            yield text
 
 
 def _task(
-    kind: str,
-    layout: Layout,
-    path: str | None,
-    vocabulary: str | int,
-    length: int,
-    predict_first: bool,
-    splits: tuple[str, ...] = SPLITS,
-    least: int = 1,
+    kind: str, path: str | None, vocabulary: str | int, length: int, predict_first: bool, least: int = 1
 ) -> DocumentTask:
     length = check_integer(f"{kind}: length", length, least=1 if predict_first else 2)
     try:
         ids = codec(vocabulary)
-        corpus = Corpus(kind, ids, least, None, ()) if path is None else _read(kind, layout, path, ids, splits, least)
+        corpus = Corpus(kind, ids.name, least, (), ids) if path is None else _read(kind, path, ids, least)
     except DataError as error:
         raise DataError(str(error) if str(error).startswith(kind) else f"{kind}: {error}") from None
     name = f"{kind}.{ids.name}"
@@ -182,14 +191,14 @@ def _metrics(ids: Codec) -> tuple[metrics.Metric, ...]:
     return metrics.PERPLEXITY_PER_TOKEN, metrics.NATS_PER_TOKEN, bits, metrics.ACCURACY
 
 
-def _read(kind: str, layout: Layout, path: str, ids: Codec, splits: tuple[str, ...], least: int) -> Corpus:
-    parts = open_tokens(find_texts(path, kind, layout, splits), splits, ids, least, kind)
+def _read(kind: str, path: str, ids: Codec, least: int) -> Corpus:
+    parts = open_tokens(find_texts(path, kind, LAYOUTS[kind]), LAYOUTS[kind].splits, ids, least, kind)
     notes: Counter[tuple[str, str]] = Counter()
     for part in parts.values():
         notes.update({(what, reason): count for what, reason, count in part.facts["notes"]})
     _tell(f"{kind}: {path}: {told(notes)}" if notes else "")
     held_out = {split: parts.get(split, parts["validation"]) for split in SPLITS}
-    return Corpus(kind, ids, least, held_out, tuple(part.facts["sha256"] for part in parts.values()))
+    return Corpus(kind, ids.name, least, tuple(part.facts["sha256"] for part in parts.values()), ids, held_out)
 
 
 @functools.lru_cache(maxsize=64)

@@ -36,6 +36,7 @@ class Layout:
     inside    a folder between the split's and the documents, if it is there
     dataset   TFDS's name, and the feature that holds the text
     shards    beginning of the names of JSON shards, where the corpus comes in such
+    splits    those that it has
     """
 
     suffixes: tuple[str, ...]
@@ -43,6 +44,7 @@ class Layout:
     inside: str = ""
     dataset: tuple[str, str] | None = None
     shards: str = ""
+    splits: tuple[str, ...] = SPLITS
 
 
 class Texts(Protocol):
@@ -51,31 +53,31 @@ class Texts(Protocol):
     def documents(self, split: str, notes: Notes) -> Iterator[tuple[str, str]]: ...
 
 
-def find_texts(path: str, name: str, layout: Layout, splits: tuple[str, ...] = SPLITS) -> Texts:
+def find_texts(path: str, name: str, layout: Layout) -> Texts:
     """What lies at `path`. DataError with one line if it is nothing that corpus `name` can be read from."""
-    place = Path(path).expanduser()
+    place, splits = Path(path).expanduser(), layout.splits
     if not place.exists():
         raise DataError(f"{name}: no directory at {path}")
     if not place.is_dir():
         raise DataError(f"{name}: {path} is a file; give the directory that holds the corpus")
     if layout.shards and (shards := sorted(place.glob(f"{layout.shards}-*.json*"))):
-        return Shards(layout, tuple(shards), name, splits)
+        return Shards(layout, tuple(shards), name)
     missing = [split for split in splits if not (place / split).is_dir()]
     if not missing:
         return Folders(layout, place)
     if len(missing) < len(splits):
-        raise DataError(f"{name}: {place} lacks {', '.join(f'{one}/' for one in missing)}: {_wanted(layout, splits)}")
+        raise DataError(f"{name}: {place} lacks {', '.join(f'{one}/' for one in missing)}: {_wanted(layout)}")
     datasets = prepared(place, layout.dataset[0]) if layout.dataset else []
     if layout.dataset and len(datasets) == 1:
         return Prepared(datasets[0], layout.dataset[1], name)
     if datasets:
         raise DataError(f"{name}: {place} holds several TFDS datasets; name one: {', '.join(map(str, datasets))}")
     hint = f"; it is itself called {place.name}: did you mean {place.parent}?" if place.name in splits else ""
-    raise DataError(f"{name}: nothing to read in {place}: {_wanted(layout, splits)}{hint}")
+    raise DataError(f"{name}: nothing to read in {place}: {_wanted(layout)}{hint}")
 
 
-def _wanted(layout: Layout, splits: tuple[str, ...]) -> str:
-    folders = " and ".join(f"{split}/" for split in splits)
+def _wanted(layout: Layout) -> str:
+    folders = ", ".join(f"{split}/" for split in layout.splits)
     ways = [f"{folders} with documents (folders of {', '.join(layout.suffixes)} files, such files, or .jsonl)"]
     if layout.shards:
         ways.append(f"files {layout.shards}-<split>.NNNNN-of-NNNNN.json.gz")
@@ -94,7 +96,7 @@ class Folders:
     def files(self) -> list[Path]:
         return [
             Path(folder) / file
-            for split in SPLITS
+            for split in self.layout.splits
             for folder, _, files in os.walk(self.place / split)
             for file in files
         ]
@@ -150,7 +152,6 @@ class Shards:
     layout: Layout
     shards: tuple[Path, ...]
     name: str
-    splits: tuple[str, ...]
 
     def files(self) -> list[Path]:
         return list(self.shards)
