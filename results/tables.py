@@ -18,6 +18,8 @@ from results.schema import Record
 
 # The paper's own setting first, then from the largest reduction to the smallest; others follow by name.
 SCALES = ("paper", "gpu", "short", "cpu", "tiny")
+# (metric, unit as a paper prints it): the same unit as records write it. A dimension of enwik8 is a byte.
+SAME_UNITS = {("bits_per_byte", "bits/dim"): "bits/byte"}
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ def _fill(group, table, remarks):
                     remarks.append(
                         f"{name} has no {metric} of an evaluation {evaluation!r}: cell {place[0]} / {place[1]}"
                     )
-                elif cell and (value[0].unit, value[0].better) != (cell.unit, cell.better):
+                elif cell and not _alike(value[0], cell):
                     remarks.append(
                         f"{name} gives {evaluation} in {value[0].unit} ({value[0].better} is better), the paper in "
                         f"{cell.unit} ({cell.better}): not compared"
@@ -144,6 +146,12 @@ def _fill(group, table, remarks):
                     found[record.seed] = value
         if found:
             group.cells[place] = _measure(found, cell)
+
+
+def _alike(metric, cell):
+    """Whether a measured metric and a reported cell have the same unit and the same direction."""
+    units = (cell.unit, SAME_UNITS.get((cell.metric, cell.unit)))
+    return metric.unit in units and metric.better == cell.better
 
 
 def _lookup(record, evaluation, metric):
@@ -165,7 +173,7 @@ def _measure(found, cell):
         spread=statistics.stdev(values) if len(values) > 1 else None,
         draw_spread=math.sqrt(statistics.fmean(metric.spread**2 for metric in metrics)) if draws > 1 else None,
         difference=None if reported is None else mean - float(reported),
-        unit=metrics[0].unit,
+        unit=cell.unit if cell else metrics[0].unit,
         by_seed=dict(sorted((seed, metric.value) for seed, (metric, _) in found.items())),
         draws=draws,
     )

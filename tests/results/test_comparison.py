@@ -70,6 +70,22 @@ def test_other_units_or_directions_are_named_and_not_compared(make):
         assert any(value in remark and "not compared" in remark for remark in comparison.remarks)
 
 
+def test_bits_per_byte_of_enwik8_are_the_papers_bits_per_dim(make):
+    metric = {"value": 1.25, "unit": "bits/byte", "better": "lower", "spread": 0.0, "per_draw": [1.25]}
+
+    def cell(**changed):
+        record = make(stem="reformer/enwik8/layers12_20k", values={"test": 0.0}).to_dict()
+        record["evaluations"]["test"]["metrics"] = {"bits_per_byte": {**metric, **changed}}
+        comparison = tables.compare(reported.find("reformer/enwik8"), [schema.Record.from_dict(record)])
+        return comparison.group("cpu").cells.get(("layers12_20k", "test")), comparison.remarks
+
+    measured, remarks = cell()
+    assert measured.difference == pytest.approx(1.25 - 1.19) and measured.unit == "bits/dim" and not remarks
+    for changed in ({"unit": "bits/word"}, {"better": "higher"}):
+        measured, remarks = cell(**changed)
+        assert measured is None and any("not compared" in remark for remark in remarks)
+
+
 def test_missing_evaluations_and_unknown_rows_are_named(make):
     comparison = compared([make(values={"lsh8": 99.0}), make(stem="reformer/table2/lsh16")])
     assert set(comparison.group("cpu").cells) == {("lsh4", "lsh8")}
