@@ -4,7 +4,10 @@ Orbax writes a step into a temporary folder and renames it, so a step is whole o
 """
 
 import contextlib
+import functools
+import logging
 import shutil
+import sys
 from pathlib import Path
 
 import jax
@@ -23,6 +26,7 @@ class Checkpoints:
 
     def __init__(self, folder, keep):
         self.folder = Path(folder).resolve()
+        _hush()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._manager = ocp.CheckpointManager(
@@ -99,12 +103,27 @@ class Checkpoints:
 
     def _failed(self, step, error):
         whole = self.steps()
-        kept = f"checkpoint {whole[-1]} is whole" if whole else "no checkpoint exists yet"
+        kept = f"checkpoint {whole[-1]} is whole, and" if whole else "no other exists yet, and"
         free = shutil.disk_usage(self.folder).free / 2**20 if self.folder.is_dir() else 0.0
         return CheckpointError(
             f"cannot write checkpoint {step} in {self.folder} ({free:.0f} MiB free): {_one_line(error)}. "
-            f"{kept}; the same command continues from there"
+            f"{kept} the same command continues from there"
         )
+
+
+@functools.cache
+def _hush():
+    """Keeps Orbax, asyncio and TensorStore from printing a trace for each array that could not be written or read,
+    from their own threads, some of them after the program has told it in one line."""
+    for name in ("absl", "asyncio"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    before = sys.unraisablehook
+
+    def hook(unraisable):
+        if str(unraisable.exc_value) != "Event loop is closed":
+            before(unraisable)
+
+    sys.unraisablehook = hook
 
 
 def _one_line(error):

@@ -21,6 +21,9 @@ exit status: 0 done, 1 failed, 2 wrong use, 128+n stopped by signal n with every
 
 def main(argv=None):
     """Runs one command line. Returns the exit status."""
+    # Before anything imports TensorFlow, which else begins by talking.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     arguments = _parser().parse_args(argv)
     try:
         return arguments.command(arguments) or 0
@@ -30,6 +33,10 @@ def main(argv=None):
     except BrokenPipeError:  # the reader of a pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # those of a run say more, and are UserErrors
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"{PROGRAM}: {place}{error.strerror or error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print(f"{PROGRAM}: interrupted", file=sys.stderr)
         return 130
@@ -37,7 +44,7 @@ def main(argv=None):
         import tasks
 
         if isinstance(error, tasks.DataError):
-            print(f"{PROGRAM}: {error}", file=sys.stderr)
+            print(f"{PROGRAM}: {str(error).splitlines()[0]}", file=sys.stderr)  # gin adds lines on how it got there
             return 1
         raise
 
@@ -79,8 +86,8 @@ def _parser():
     table = option("table", nargs="?", metavar="TABLE", help="such as reformer/table2 (default: every table)")
     markdown = option("--markdown", action="store_true", help="print Markdown instead of a drawn table")
     out = option("--out", type=Path, default=Path("runs/report"), metavar="DIR", help="where the page is written")
-    draws = option("--draws", type=int, help="draws of the hash rotations, over the config's")
-    split = option("--split", help="'train', 'validation' or 'test', over the config's")
+    draws = option("--draws", type=_draws, metavar="N", help="draws of the hash rotations, over the config's")
+    split = option("--split", choices=("validation", "test"), help="over the config's")
 
     command(_list, "list", "experiments with table, scales, cost and state", pattern, records)
     command(_show, "show", "one experiment: config, reported figures, records", stem, scale, seed, sets, records)
@@ -112,9 +119,17 @@ def _seeds(text):
     return seeds
 
 
-def _records_dir(arguments):
+def _draws(text):
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"got {text!r}; wants a whole number of at least 1")
+    return int(text)
+
+
+def _records_dir(arguments, reading=True):
     from launch.run import RECORDS
 
+    if reading and arguments.records and not arguments.records.is_dir():
+        raise ConfigError(f"--records: {arguments.records} is no directory")
     return arguments.records or RECORDS
 
 
@@ -130,8 +145,9 @@ def _show(arguments):
     from launch import pages
 
     for stem in files.select(arguments.stem):
-        composition = files.compose(stem, arguments.scale, arguments.seeds[0], arguments.overrides)
-        pages.show_experiment(composition, files.path_of(stem), _records_dir(arguments))
+        for seed in arguments.seeds:
+            composition = files.compose(stem, arguments.scale, seed, arguments.overrides)
+            pages.show_experiment(composition, files.path_of(stem), _records_dir(arguments))
 
 
 def _run(arguments):
@@ -148,7 +164,7 @@ def _run(arguments):
     for number, job in enumerate(jobs, 1):
         count = f"[{number}/{len(jobs)}] " if len(jobs) > 1 else ""
         with Monitor(screen, f"{count}{job.stem}, scale {job.scale}, seed {job.seed}") as monitor:
-            path = run(job, arguments.workdir, _records_dir(arguments), monitor, arguments.profile)
+            path = run(job, arguments.workdir, _records_dir(arguments, reading=False), monitor, arguments.profile)
             monitor.note(f"  record: {path}")
 
 

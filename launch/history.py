@@ -65,18 +65,36 @@ class History:
         """Continues after ``step``: later lines, left by a killed run, are dropped."""
         if state:
             self._sums, self._updates = state["sums"], state["updates"]
-        if self._path.exists():
-            for line in self._path.read_text().splitlines():
-                try:
-                    entry = json.loads(line)
-                except ValueError:
-                    break  # a line cut off by the kill, at the end
-                if entry["step"] <= step:
-                    self._lines.append(entry)
+        self._lines = [entry for entry in self._read() if entry["step"] <= step]
         draft = self._path.with_suffix(".tmp")
-        draft.write_text("".join(json.dumps(entry) + "\n" for entry in self._lines))
-        os.replace(draft, self._path)
-        self._file = self._path.open("a")
+        try:
+            draft.write_text("".join(json.dumps(entry) + "\n" for entry in self._lines))
+            os.replace(draft, self._path)
+            self._file = self._path.open("a")
+        except OSError as error:
+            raise self._unwritable(error) from None
+
+    def _read(self):
+        """The lines on disk. The last one may have been cut off by a kill; any other must be one of ours."""
+        lines = self._path.read_bytes().splitlines() if self._path.exists() else []
+        entries = []
+        for number, line in enumerate(lines, 1):
+            try:
+                entry = json.loads(line)
+                entries.append({**entry, "step": int(entry["step"]), "split": str(entry["split"])})
+            except (ValueError, TypeError, KeyError):
+                if number < len(lines):
+                    raise RunError(
+                        f"{self._path}:{number} is no line of metrics; the checkpoints are not affected: move that "
+                        "file away, and the same command continues with a learning curve that begins there"
+                    ) from None
+        return entries
+
+    def _unwritable(self, error):
+        return RunError(
+            f"cannot write {self._path}: {error.strerror}; finished checkpoints are whole, and the same command "
+            "continues from the newest"
+        )
 
     def _write(self, entry):
         self._lines.append(entry)
@@ -84,10 +102,7 @@ class History:
             self._file.write(json.dumps(entry) + "\n")
             self._file.flush()
         except OSError as error:
-            raise RunError(
-                f"cannot write {self._path}: {error.strerror}; the newest checkpoint is whole, and the same command "
-                "continues from it"
-            ) from None
+            raise self._unwritable(error) from None
 
     def curve(self):
         """The training lines as columns, thinned evenly to at most ``CURVE_POINTS``, the last one kept."""

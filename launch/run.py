@@ -5,13 +5,15 @@ import datetime
 import difflib
 import os
 import platform
+import signal
 import subprocess
 import time
 from importlib import metadata
 from pathlib import Path
 
 from launch.composition import ROOT
-from launch.errors import ConfigError, RunError
+from launch.errors import ConfigError, RunError, Stopped
+from results import schema
 
 RECORDS = ROOT / "results" / "records"
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "gin-config", "tensorflow", "seqio", "clu")
@@ -30,11 +32,10 @@ def run(composition, runs, records, monitor, profile=False):
     Returns:
       The path of the record.
     """
-    folder = Path(runs) / composition.run_name
-    if (done := folder / "record.json").exists():
-        _check_same(composition, folder)
-        monitor.note(f"{composition.run_name}: already done, record {done}")
-        return done
+    folder, records = Path(runs) / composition.run_name, Path(records)
+    if record := _finished(composition, folder, monitor):
+        monitor.note(f"{composition.run_name}: already done")
+        return _file(record, folder, records)
 
     # JAX, TensorFlow and seqio are imported here, not before a run has something to do.
     from launch import config, devices
@@ -42,7 +43,7 @@ def run(composition, runs, records, monitor, profile=False):
     from launch.train import train
 
     experiment = config.build(composition)
-    with _own(folder):
+    with _own(folder), _stoppable("the same command continues from the newest checkpoint"):
         _check_same(composition, folder)
         _write(folder / "config.gin", composition.text, keep=True)
         _write(folder / "operative.gin", config.operative())
@@ -51,12 +52,14 @@ def run(composition, runs, records, monitor, profile=False):
         devices.reset_peak_memory()
         trained = train(experiment, folder, monitor, _hooks(folder, experiment) if profile else ())
         monitor.evaluating(experiment.evaluations)
-        begun, results = time.monotonic(), {}
-        for name, evaluation in experiment.evaluations.items():
-            results[name] = evaluate(trained.params, evaluation, seed=experiment.seed)
-            monitor.evaluated(name, results[name])
-        seconds = trained.seconds + time.monotonic() - begun
-        return _record(composition, experiment, folder, Path(records), trained, results, seconds)
+        with _stoppable("training is done and saved, the same command repeats the evaluation"):
+            begun, results = time.monotonic(), {}
+            for name, evaluation in experiment.evaluations.items():
+                results[name] = evaluate(trained.params, evaluation, seed=experiment.seed)
+                monitor.evaluated(name, results[name])
+            seconds = trained.seconds + time.monotonic() - begun
+            record = _record(composition, experiment, folder, trained, results, seconds)
+        return _file(record, folder, records)
 
 
 def _overview(experiment):
@@ -73,12 +76,35 @@ def _overview(experiment):
     return parameter_overview.get_parameter_overview(flat, include_stats=False) + "\n"
 
 
-def _record(composition, experiment, folder, records, trained, results, seconds):
-    """Writes the record of a finished run, in the run's folder and among the records."""
+def _finished(composition, folder, monitor):
+    """The record that a finished run left in its folder, or None. An unusable one is named, and made again."""
+    try:
+        record = schema.read(folder / "record.json")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (schema.RecordError, OSError) as error:
+        monitor.note(f"{folder / 'record.json'} is unusable ({error}); evaluating again")
+        return None
+    _check_same(composition, folder)
+    return record
+
+
+def _file(record, folder, records):
+    """Puts the record among the others, unless it is there; returns its path."""
+    try:
+        return schema.add(record, records)
+    except OSError as error:
+        raise RunError(
+            f"cannot write a record in {records}: {error.strerror}; the run is done and {folder / 'record.json'} "
+            "keeps its record; the same command, with another --records or more room, puts it there"
+        ) from None
+
+
+def _record(composition, experiment, folder, trained, results, seconds):
+    """Writes the record of a finished run in the run's folder; returns it."""
     import jax
 
     from launch import devices
-    from results import schema
 
     now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
     started = datetime.datetime.fromtimestamp((folder / "config.gin").stat().st_mtime, datetime.UTC)
@@ -105,11 +131,36 @@ def _record(composition, experiment, folder, records, trained, results, seconds)
         "curve": trained.curve,
         "versions": _versions(),
     }
-    name = f"{composition.scale}-seed{composition.seed}-{now:%Y%m%dT%H%M%SZ}.json"
-    path = records / composition.stem / name
-    schema.write(record, path)
-    schema.write(record, folder / "record.json")
-    return path
+    try:
+        schema.write(record, folder / "record.json")
+    except OSError as error:
+        raise RunError(
+            f"cannot write {folder / 'record.json'}: {error.strerror}; training is done and saved, and the same "
+            "command repeats the evaluation"
+        ) from None
+    return record
+
+
+@contextlib.contextmanager
+def _stoppable(advice):
+    """Makes SIGTERM and SIGINT end in ``Stopped`` with this advice, wherever the program is.
+
+    The training loop, which finishes its step and saves first, replaces this while it runs.
+    """
+
+    def stop(number, frame):
+        del frame
+        raise Stopped(f"stopped by {signal.Signals(number).name}; {advice}", number)
+
+    before = {}
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(ValueError):  # not in the main thread: whoever owns it handles signals
+            before[number] = signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _check_same(composition, folder):
@@ -117,7 +168,7 @@ def _check_same(composition, folder):
     path = folder / "config.gin"
     if not path.exists():
         return
-    before = path.read_text()
+    before = path.read_text(errors="replace")
     if before == composition.text:
         return
     lines = difflib.unified_diff(
@@ -153,8 +204,11 @@ def _write(path, text, keep=False):
     if keep and path.exists():
         return
     draft = path.with_name(path.name + ".tmp")
-    draft.write_text(text)
-    os.replace(draft, path)
+    try:
+        draft.write_text(text)
+        os.replace(draft, path)
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror}; make room, or choose another --workdir") from None
 
 
 def _hooks(folder, experiment):

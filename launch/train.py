@@ -114,12 +114,12 @@ def train(experiment, folder, monitor, hooks=()):
                     save(step)
                 for hook in hooks:
                     hook(step)
-                if stopping and not last:
-                    checkpoints.wait()
-                    raise Stopped(
-                        f"stopped at step {step} of {experiment.steps}; the same command continues", stop.signal
-                    )
-        checkpoints.wait()
+                if stopping:
+                    break
+            checkpoints.wait()
+            if stop.requested:  # perhaps after the last step, or while waiting: the request must not be lost
+                step = step if first < experiment.steps else first
+                raise Stopped(f"stopped at step {step} of {experiment.steps}; the same command continues", stop.signal)
     finally:
         checkpoints.close()
         history.close()

@@ -47,6 +47,8 @@ def test_list_and_show_tell_what_a_reader_needs(capsys, tmp_path):
         (["run", "reformer/table2/lsh4", "--set", "STEPZ = 3"], "did you mean 'STEPS'"),
         (["list", "reformre"], "no experiment begins with"),
         (["compare", "reformer/table22"], "table2"),
+        (["compare", "reformer/table2", "--records", "nowhere"], "--records: nowhere is no directory"),
+        (["run", "reformer/table2/lsh4", "--scale", "tiny", "--set", "STEPS = 0"], "Experiment.steps is 0"),
     ],
 )
 def test_wrong_use_is_one_line_with_the_nearest_name_and_status_2(capsys, words, message):
@@ -56,7 +58,16 @@ def test_wrong_use_is_one_line_with_the_nearest_name_and_status_2(capsys, words,
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize("words", [["run"], ["run", "x", "--seed", "one"], ["nothing"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run"],
+        ["run", "x", "--seed", "one"],
+        ["nothing"],
+        ["eval", "x", "--draws", "0"],
+        ["eval", "x", "--split", "train"],
+    ],
+)
 def test_argument_errors_have_status_2(words):
     with pytest.raises(SystemExit) as stopped:
         main(words)
@@ -69,6 +80,20 @@ def test_check_passes_on_good_files_and_fails_on_bad_ones(capsys, tmp_path):
     (tmp_path / "bad.gin").write_text("include 'reformer/duplication.gin'\nHEADS = 3\n")
     assert main(["check", str(tmp_path / "bad.gin")]) == 1
     assert "width 256 is not a multiple of heads 3" in capsys.readouterr().out
+
+
+def test_data_that_cannot_be_used_and_places_that_cannot_be_written_are_one_line(capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    row = ["run", "reformer/table2/lsh4", "--scale", "tiny", "--workdir", str(tmp_path / "runs")]
+    for words, message in (
+        ([*row, "--set", "LENGTH = 7"], "length must be even"),
+        (["report", "--records", str(tmp_path), "--out", str(tmp_path / "file/x")], "file/x"),
+        (["run", "reformer/table2/lsh4", "--scale", "tiny", "--workdir", str(tmp_path / "file")], "cannot write in"),
+    ):
+        assert main(words) == 1
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.startswith("repro: ") and error.count("\n") == 1
 
 
 def test_eval_without_a_run_says_so(capsys, tmp_path):
