@@ -21,5 +21,6 @@ from reformer.full import Full
 from reformer.local import Local
 from reformer.lsh import LSH
 from reformer.model import Model
+from reformer.seq2seq import Seq2Seq
 
-__all__ = ["LSH", "Full", "Local", "Model"]
+__all__ = ["LSH", "Full", "Local", "Model", "Seq2Seq"]

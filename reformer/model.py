@@ -41,7 +41,7 @@ class Model:
     merge: how two streams meet before the head: 'concatenate' (the authors' language models) or
         'average' (their translation models, with exactly the parameters of a single stream).
     positions: how the learned table begins ('normal', 'sinusoid'), or 'axial', with axial_grid and
-        axial_widths, a number per axis (None: proposed by `positions`).
+        axial_widths, a number per axis (None: proposed by `positions`), or 'fixed': sinusoids, not learned.
     token_stddev, position_stddev: initial size of the embedding's two parts.
     activation: of the feed-forward layers, 'relu' or 'gelu'.
     dropout: on the embedding and on the output of each sublayer, in training; shared_dropout uses
@@ -199,20 +199,28 @@ class Model:
     def _scores(self, params, streams, targets):
         """Cross-entropy in nats, and 1 where the most likely id is the target; float32 [b,l] both."""
         params, tied = params
-        logits = Head(self).apply({"params": params}, streams, tied)
-        # A gather's gradient would be a scatter.
-        mine = jax.lax.broadcasted_iota(jnp.int32, logits.shape, 2) == targets[..., None]
-        nats = jax.nn.logsumexp(logits, axis=-1) - jnp.where(mine, logits, 0.0).sum(-1)
-        return nats, (logits.argmax(-1) == targets).astype(jnp.float32)
+        return cross_entropy(Head(self).apply({"params": params}, streams, tied), targets)
+
+
+def cross_entropy(logits, targets, smoothing=0.0):
+    """Nats of each target, and 1 where it is the most likely id: logits [b,l,v], int32 [b,l] -> float32 [b,l] both.
+
+    smoothing: share of the target's probability that goes to all other ids in equal parts.
+    """
+    # A gather's gradient would be a scatter.
+    mine = jax.lax.broadcasted_iota(jnp.int32, logits.shape, 2) == targets[..., None]
+    share = jnp.where(mine, 1 - smoothing, smoothing / max(1, logits.shape[-1] - 1))
+    nats = jax.nn.logsumexp(logits, axis=-1) - (share * logits).sum(-1)
+    return nats, (logits.argmax(-1) == targets).astype(jnp.float32)
 
 
 class Embedding(nn.Module):
-    """Tokens int32 [b,l] -> float32 [b,l,e], positions added."""
+    """Tokens int32 [b,l] -> float32 [b,l,e], positions added: 0 to l - 1, or those of `at` int32 [b,l]."""
 
     model: Model
 
     @nn.compact
-    def __call__(self, tokens):
+    def __call__(self, tokens, at=None):
         m, length = self.model, tokens.shape[1]
         if length > m.length:
             raise ValueError(
@@ -221,12 +229,15 @@ class Embedding(nn.Module):
             )
         table = self.param("tokens", nn.initializers.normal(m.token_stddev), (m.vocabulary, m.width))
         begin = positions.initial(m.positions, m.position_stddev)
-        if m.positions == "axial":
-            shapes = enumerate(zip(*m.axes, strict=True))
-            rows = positions.axial_rows([self.param(f"positions_{i}", begin, shape) for i, shape in shapes], length)
+        if m.positions == "fixed":
+            rows = positions.sinusoids(length, m.width) if at is None else positions.sinusoids_at(at, m.width)
+        elif m.positions == "axial":
+            tables = [self.param(f"positions_{i}", begin, s) for i, s in enumerate(zip(*m.axes, strict=True))]
+            rows = positions.axial_rows(tables, length) if at is None else positions.axial_at(tables, at)
         else:
-            rows = self.param("positions", begin, (m.length, m.width))[:length]
-        return table[tokens] + rows[None]
+            rows = self.param("positions", begin, (m.length, m.width))
+            rows = rows[:length] if at is None else rows[at]
+        return table[tokens] + (rows[None] if at is None else rows)
 
 
 class Head(nn.Module):

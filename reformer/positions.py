@@ -1,4 +1,4 @@
-"""Learned positions: parameters that say where a token stands, added to its embedding.
+"""Positions: what says where a token stands, added to its embedding; learned, unless the kind is 'fixed'.
 
 A table has one row per position. An axial embedding (Appendix of the authors' code, not in the
 paper) lays positions out in a grid, row by row, and joins one short vector per axis: 64 x 1024
@@ -10,15 +10,19 @@ import math
 import jax
 import jax.numpy as jnp
 
-KINDS = ("sinusoid", "normal", "axial")
+KINDS = ("sinusoid", "normal", "axial", "fixed")
 
 
 def sinusoids(length, width):
     """Sines and cosines float32 [length,width], interleaved, wavelengths 2 pi to 20,000 pi."""
-    at = jnp.arange(length, dtype=jnp.float32)[:, None]
+    return sinusoids_at(jnp.arange(length), width)
+
+
+def sinusoids_at(at, width):
+    """The rows of `sinusoids` for positions int32 [...] -> float32 [...,width]."""
     rate = jnp.exp(-jnp.log(10_000.0) * jnp.arange(0, width, 2, dtype=jnp.float32) / width)
-    angle = at * rate[None, :]
-    return jnp.stack([jnp.sin(angle), jnp.cos(angle)], axis=-1).reshape(length, -1)[:, :width]
+    angle = at[..., None].astype(jnp.float32) * jnp.expand_dims(rate, range(at.ndim))
+    return jnp.stack([jnp.sin(angle), jnp.cos(angle)], axis=-1).reshape(*at.shape, -1)[..., :width]
 
 
 def initial(kind, stddev):
@@ -26,9 +30,10 @@ def initial(kind, stddev):
 
     'sinusoid': sines and cosines (as in the authors' first configurations), scaled so that
         the entries' root mean square is `stddev`; None leaves them as they are, sqrt(1/2).
-    'normal', and every axis of 'axial': independent normal entries of standard deviation `stddev`.
+    'normal', and every axis of 'axial': independent normal entries of standard deviation `stddev`, None for 1.
     """
     if kind != "sinusoid":
+        stddev = 1.0 if stddev is None else stddev
         return lambda key, shape, dtype=jnp.float32: stddev * jax.random.normal(key, shape, dtype)
     scale = 1.0 if stddev is None else stddev * 2**0.5
     return lambda key, shape, dtype=jnp.float32: (scale * sinusoids(*shape)).astype(dtype)

@@ -1,0 +1,224 @@
+"""The translation model: an encoder and a decoder, each a stack of layers, reversible on both sides (Table 4).
+
+Dot-product attention everywhere, as in the paper: sentences are short, and what is tested is that
+reversible layers cost no quality. The two streams of a side are averaged and normalised, so that
+the reversible model has exactly the parameters of the ordinary one.
+"""
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from reformer import checks, chunked, positions
+from reformer.cross import CrossAttention
+from reformer.full import Full
+from reformer.model import DTYPES, LOGITS_BUDGET, Embedding, Head, cross_entropy
+from reformer.reversible import BACKWARDS, RESIDUALS, Side, Stack
+from reformer.sublayers import ACTIVATIONS, FeedForward, SelfAttention, dropout, norm
+
+TIES = ("none", "embeddings", "all")
+
+
+@dataclass(frozen=True)
+class Seq2Seq:
+    """An encoder-decoder over `vocabulary` ids, the same on both sides, and at most `length` positions of each.
+
+    layers: of the encoder, and as many of the decoder; width (d_model), hidden (d_ff), heads,
+    head_width, residual, backward, activation, feedforward_chunk, loss_chunk, heads_at_once,
+    dtype: as in `Model`.
+    attention: of all three kinds, with separate keys; its `dropout` is that of attention weights.
+    tie: which tables are one: 'none'; 'embeddings', those of source and target; 'all', these and
+        the matrix of the output (Table 4's 100K row; the other rows have 'none').
+    positions: 'fixed' sinusoids, or a learned table of each side, see `Model`; never shared.
+    token_scale: what a token's row is multiplied by when it is read as an embedding, sqrt(width)
+        where the output reads the same table (Vaswani et al. 2017).
+    dropout: on embeddings and on the output of each sublayer.
+    smoothing: share of the target's probability that the training loss spreads evenly over all
+        other ids (Vaswani et al. 2017). Evaluation scores never contain it.
+    """
+
+    vocabulary: int
+    length: int
+    layers: int = 6
+    width: int = 512
+    hidden: int = 2048
+    heads: int = 8
+    head_width: int | None = None
+    attention: Full = field(default_factory=lambda: Full(shared=False))
+    residual: str = "reversible"
+    backward: str | None = None
+    tie: str = "none"
+    positions: str = "fixed"
+    axial_grid: tuple[int, ...] | None = None
+    axial_widths: tuple[int, ...] | None = None
+    token_stddev: float = 1.0
+    token_scale: float = 1.0
+    position_stddev: float | None = None
+    activation: str = "relu"
+    dropout: float = 0.0
+    shared_dropout: bool = False
+    smoothing: float = 0.0
+    feedforward_chunk: int | None = None
+    loss_chunk: int | None = None
+    heads_at_once: int | None = None
+    dtype: str = "float32"
+
+    def __post_init__(self):
+        for name in ("vocabulary", "length", "layers", "width", "hidden", "heads"):
+            checks.positive(name, getattr(self, name))
+        for name in ("head_width", "feedforward_chunk", "loss_chunk", "heads_at_once"):
+            if getattr(self, name) is not None:
+                checks.positive(name, getattr(self, name))
+        checks.choice("residual", self.residual, RESIDUALS)
+        checks.choice("tie", self.tie, TIES)
+        checks.choice("positions", self.positions, positions.KINDS)
+        checks.choice("activation", self.activation, tuple(ACTIVATIONS))
+        checks.choice("dtype", self.dtype, DTYPES)
+        checks.rate("dropout", self.dropout)
+        checks.rate("smoothing", self.smoothing)
+        if self.backward is not None:
+            checks.choice("backward", self.backward, BACKWARDS)
+        if self.head_width is None and self.width % self.heads:
+            raise ValueError(
+                f"width {self.width} is not a multiple of heads {self.heads}; change one of them, or set head_width"
+            )
+        if not isinstance(self.attention, Full) or self.attention.shared:
+            raise ValueError(
+                f"attention is {self.attention!r}; a translation model has dot-product attention with keys of"
+                " their own, Full(shared=False): what the decoder looks at is another sequence"
+            )
+        for name in ("axial_grid", "axial_widths"):
+            if isinstance(getattr(self, name), list):  # so gin files write it; models must be hashable
+                object.__setattr__(self, name, tuple(getattr(self, name)))
+        if self.positions == "axial":
+            positions.check_grid(self.length, self.width, *self.axes)
+
+    @property
+    def axes(self):
+        """(grid, widths) of axial positions."""
+        grid = self.axial_grid or positions.propose_grid(self.length)
+        return grid, self.axial_widths or positions.propose_widths(self.width, len(grid))
+
+    @property
+    def merged_width(self):
+        """Features of the merged streams: they are averaged."""
+        return self.width
+
+    @property
+    def tie_output(self):
+        """Whether the head uses the token table."""
+        return self.tie == "all"
+
+    def encoder(self, train=False):
+        """The encoder's layers, as `reversible.Stack`."""
+        return self._stack((self._self_attention(False, train), self._feedforward(train)))
+
+    def decoder(self, train=False):
+        """The decoder's layers. Three sublayers: the streams change roles from one layer to the next."""
+        sublayers = self._self_attention(True, train), self._cross_attention(train), self._feedforward(train)
+        return self._stack(sublayers)
+
+    @partial(jax.jit, static_argnums=0)
+    def init(self, key, batch=None):
+        """Parameters, float32; nothing depends on the batch or its shape."""
+        keys = jax.random.split(key, 6)
+        one, stream = jnp.zeros((1, 1), jnp.int32), jnp.zeros((1, 1, self.width))
+        embedding = {
+            "source": dict(Embedding(self).init(keys[0], one)["params"]),
+            "target": dict(Embedding(self).init(keys[1], one)["params"]),
+        }
+        if self.tie != "none":
+            del embedding["target"]["tokens"]
+        return {
+            "embedding": embedding,
+            "encoder": self.encoder().init(keys[2], self.layers),
+            "encoder_norm": norm().init(keys[3], stream)["params"],
+            "decoder": self.decoder().init(keys[4], self.layers),
+            "head": Head(self).init(keys[5], (stream,))["params"],
+        }
+
+    def start(self, batch_size):
+        """State before the first batch: this model has none."""
+        return ()
+
+    def apply(self, params, batch, state=(), key=None, *, train=False):
+        """Scores of every target token -> ({"nats", "correct", "weights"} float32 [b,l], state).
+
+        batch: encoder_input_tokens, encoder_segment_ids int32 [b,m]; decoder_input_tokens,
+            decoder_target_tokens, decoder_segment_ids int32 [b,l], decoder_loss_weights float32
+            [b,l]; segment 0 is padding.
+        key: of dropout, only if `train`. None is a fixed key.
+        """
+        key = jax.random.key(0) if key is None else key
+        source = batch["encoder_input_tokens"], batch["encoder_segment_ids"] > 0
+        side = self.encode(params, *source, jax.random.fold_in(key, 0), train=train)
+        target = batch["decoder_input_tokens"], batch["decoder_segment_ids"] > 0
+        streams = self.decode(params, *target, side, jax.random.fold_in(key, 1), train=train)
+        targets = batch["decoder_target_tokens"]
+        most = self.loss_chunk or max(1, LOGITS_BUDGET // (targets.shape[0] * self.vocabulary))
+        scores = partial(self._scores, self.smoothing if train else 0.0)
+        nats, correct = chunked.over_stretches(scores, most, self._head(params), streams, targets)
+        weights = batch["decoder_loss_weights"].astype(jnp.float32)
+        return {"nats": nats, "correct": correct, "weights": weights}, state
+
+    def encode(self, params, tokens, real, key=None, *, train=False):
+        """What the decoder looks at: tokens int32 [b,m], real bool [b,m] -> float32 [b,m,e] and real."""
+        key = jax.random.key(0) if key is None else key
+        x = self._embedded(params, "source", tokens, jax.random.fold_in(key, 0), train)
+        streams = self.encoder(train).run(params["encoder"], x, Side(real), jax.random.fold_in(key, 1))
+        return norm().apply({"params": params["encoder_norm"]}, sum(streams) / len(streams)), real
+
+    def decode(self, params, tokens, real, source, key=None, *, train=False):
+        """The decoder's last streams, float32 [b,l,e] each: tokens int32 [b,l], source from `encode`."""
+        key = jax.random.key(0) if key is None else key
+        x = self._embedded(params, "target", tokens, jax.random.fold_in(key, 0), train)
+        return self.decoder(train).run(params["decoder"], x, Side(real, *source), jax.random.fold_in(key, 1))
+
+    def logits(self, params, streams):
+        """Unnormalised log-probabilities of every id, float32 [b,l,vocabulary]."""
+        params, tied = self._head(params)
+        return Head(self).apply({"params": params}, streams, tied)
+
+    def embedding(self, params, side):
+        """Parameters of `Embedding` for the side 'source' or 'target', ties and scale resolved."""
+        own = params["embedding"][side]
+        tokens = own["tokens"] if "tokens" in own else params["embedding"]["source"]["tokens"]
+        return {**own, "tokens": self.token_scale * tokens}
+
+    def _embedded(self, params, side, tokens, key, train):
+        x = Embedding(self).apply({"params": self.embedding(params, side)}, tokens)
+        return dropout(x, self.dropout if train else 0.0, key, self.shared_dropout)
+
+    def _head(self, params):
+        return params["head"], params["embedding"]["source"]["tokens"] if self.tie_output else None
+
+    def _scores(self, smoothing, params, streams, targets):
+        params, tied = params
+        return cross_entropy(Head(self).apply({"params": params}, streams, tied), targets, smoothing)
+
+    def _stack(self, sublayers):
+        return Stack((sublayers,), self.residual, self._backward())
+
+    def _backward(self):
+        return self.backward or ("invert" if self.residual == "reversible" else "store")
+
+    def _shared(self, train):
+        rate = self.dropout if train else 0.0
+        return {"dtype": self.dtype, "rate": rate, "shared_dropout": self.shared_dropout}
+
+    def _sizes(self):
+        return self.width, self.heads, self.head_width or self.width // self.heads
+
+    def _self_attention(self, causal, train):
+        rest = self._shared(train)
+        return SelfAttention(*self._sizes(), self.attention, causal, train=train, at_once=self.heads_at_once, **rest)
+
+    def _cross_attention(self, train):
+        return CrossAttention(*self._sizes(), self.attention, train=train, **self._shared(train))
+
+    def _feedforward(self, train):
+        # Plain autodiff pays for pieces with a second computation; inverting computes it anyway.
+        most = self.feedforward_chunk or (None if self._backward() == "invert" else self.length)
+        return FeedForward(self.width, self.hidden, self.activation, most=most, **self._shared(train))
