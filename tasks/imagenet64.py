@@ -14,7 +14,7 @@ photographs: it can be read, but only as a sample, since figures on it are not c
 
 import functools
 import hashlib
-import logging
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,9 +22,10 @@ import numpy as np
 
 from tasks import randomness
 from tasks.images import SIDE, Arrays, Pictures, digest, open_array, shrink, tokens_of, usable
+from tasks.logs import say
 from tasks.metrics import ACCURACY, BITS_PER_DIM
 from tasks.prepared import prepared, record_files
-from tasks.spans import of_files, of_records, of_tar
+from tasks.spans import Files, Spans, of_records, of_tar
 from tasks.task import DataError, Task, check_integer, check_split
 
 COUNTS = (1_281_149, 49_999)  # training and validation pictures as published
@@ -34,8 +35,6 @@ LENGTHS = {3 * side * side: side for side in (SIDE >> power for power in range(7
 TFDS = "downsampled_imagenet/64x64"
 # Names of the two published parts, each with what the other release calls it.
 PARTS = {"train": ("train_64x64", "train_data_batch_*"), "valid": ("valid_64x64", "val_data")}
-_logger = logging.getLogger("tasks")
-
 ORIGIN = (
     "the pictures come from image-net.org (log in, 'downsampled ImageNet'), or from TFDS downsampled_imagenet/64x64"
 )
@@ -189,12 +188,13 @@ def _open(files: tuple[Path, ...]) -> Pictures:
         return Arrays([open_array(file) for file in files])
     if ".tfrecord" in first.name:
         return usable(of_records(files, ["image"])["image"], "imagenet64")
+    pictures: Spans | Files
     if first.is_dir():
-        inside = sorted(first.iterdir())
-        pngs = [file for file in inside if file.suffix.lower() == ".png"]
-        spans, others = of_files(pngs), len(inside) - len(pngs)
+        inside = sorted(os.listdir(first))
+        pngs = [name for name in inside if name.lower().endswith(".png")]
+        pictures, others = Files(first, pngs), len(inside) - len(pngs)
     else:
-        spans, others = of_tar(first, ".png")
+        pictures, others = of_tar(first, ".png")
     if others:
-        _logger.warning("imagenet64: %s: %d files that are not called .png are left out", first, others)
-    return usable(spans, "imagenet64")
+        say(f"imagenet64: {first}: {others:,} files that are not called .png are left out")
+    return usable(pictures, "imagenet64")

@@ -6,7 +6,6 @@ What cannot be used is left out, said in one line each and counted. Pixels are d
 
 import hashlib
 import io
-import logging
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -15,7 +14,8 @@ from typing import Protocol
 
 import numpy as np
 
-from tasks.spans import Spans
+from tasks.logs import say
+from tasks.spans import Files, Spans
 from tasks.task import DataError
 
 SIDE = 64
@@ -26,7 +26,6 @@ HASHED_AT_MOST = 4096  # pictures that go into the checksum of a large set, spre
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _COLOURS = {0: "grey", 2: "RGB", 3: "palette", 4: "grey with transparency", 6: "RGB with transparency"}
-_logger = logging.getLogger("tasks")
 
 
 class Pictures(Protocol):
@@ -57,7 +56,7 @@ class Arrays:
 class Encoded:
     """Pictures in PNG. Grey and palette become RGB, which is exact."""
 
-    def __init__(self, spans: Spans):
+    def __init__(self, spans: Spans | Files):
         self.spans = spans
 
     def __len__(self) -> int:
@@ -73,13 +72,13 @@ class Encoded:
             raise DataError(f"{self.spans.label(index)} cannot be decoded: {error}") from None
 
 
-def usable(spans: Spans, what: str) -> Encoded:
+def usable(spans: Spans | Files, what: str) -> Encoded:
     """The PNGs among `spans` that hold a 64x64 picture in 8 bits without transparency; the log names the others."""
     faults = [(index, fault) for index in range(len(spans)) if (fault := png_fault(spans[index]))]
     for index, fault in faults[:LISTED_AT_MOST]:
-        _logger.warning("%s: %s is left out: %s", what, spans.label(index), fault)
+        say(f"{what}: {spans.label(index)} is left out: {fault}")
     if len(faults) > LISTED_AT_MOST:
-        _logger.warning("%s: %d pictures are left out in all", what, len(faults))
+        say(f"{what}: {len(faults):,} pictures are left out in all")
     if len(faults) == len(spans):
         reason = f"the first: {faults[0][1]}" if faults else "there are none"
         raise DataError(f"{what}: not one usable picture ({reason})")

@@ -14,9 +14,7 @@ A bucket of half the length has twice the rows, so every batch has the same numb
 
 import functools
 import hashlib
-import itertools
 import json
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +24,7 @@ import numpy as np
 from tasks.bitexts import Bitext
 from tasks.buckets import Batches, lengths_between, plan
 from tasks.metrics import Metric
+from tasks.pairtokens import Tokens, tokenised
 from tasks.subwords import EOS, Subwords
 from tasks.task import SPLITS, DataError, check_integer, check_split
 
@@ -39,34 +38,6 @@ FEATURES = {
     "decoder_segment_ids": np.int32,
 }
 FORMAT = 1  # part of every fingerprint; raise it whenever the same settings begin to give other batches
-TOGETHER = 20_000  # pairs tokenised at a time
-
-_logger = logging.getLogger("tasks")
-
-
-@dataclass(frozen=True, eq=False)
-class Tokens:
-    """Tokenised pairs that are used, one after the other, each sentence ended by EOS.
-
-    ids     (source, target): uint16 or int32 [tokens]
-    bounds  (source, target): int64 [pairs + 1], where each begins and the last one ends
-    rows    int64 [pairs]: the pair's number in the text
-    """
-
-    ids: tuple[np.ndarray, np.ndarray]
-    bounds: tuple[np.ndarray, np.ndarray]
-    rows: np.ndarray
-
-    @functools.cached_property
-    def lengths(self) -> np.ndarray:
-        """int64 [pairs]: tokens of the longer side."""
-        return np.maximum(*map(np.diff, self.bounds))
-
-    def pair(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        source, target = (
-            ids[bounds[index] : bounds[index + 1]] for ids, bounds in zip(self.ids, self.bounds, strict=True)
-        )
-        return source, target
 
 
 @dataclass(frozen=True)
@@ -161,7 +132,7 @@ class PairTask:
     def tokens(self, split: str) -> Tokens:
         """The split's tokenised pairs, those left out said and counted in the log."""
         strict = split == "train"  # an evaluation leaves out nothing but what is too long
-        return _tokenise(self.bitext(split), self.words(), self.length if strict else self.longest, strict, self.name)
+        return tokenised(self.bitext(split), self.words(), self.length if strict else self.longest, strict, self.name)
 
 
 @dataclass(frozen=True)
@@ -173,56 +144,6 @@ class Sentences:
     def __iter__(self) -> Iterator[str]:
         for pair in self.bitext:
             yield from pair
-
-
-@functools.lru_cache(maxsize=4)
-def _tokenise(bitext: Bitext, words: Subwords, longest: int, strict: bool, name: str) -> Tokens:
-    kind = np.uint16 if words.size <= 1 << 16 else np.int32
-    ids: tuple[list, list] = ([], [])
-    sizes: tuple[list, list] = ([], [])
-    rows: list[int] = []
-    dropped = {"empty on one side": 0, "with a NUL character": 0, f"longer than {longest} tokens": 0}
-    for numbers, pairs in _portions(bitext, strict, dropped):
-        sides = [words.encode(side) for side in zip(*pairs, strict=True)]
-        fits = [max(map(len, pair)) < longest for pair in zip(*sides, strict=True)]
-        dropped[f"longer than {longest} tokens"] += fits.count(False)
-        rows += itertools.compress(numbers, fits)
-        for side, flat, counts in zip(sides, ids, sizes, strict=True):
-            ended = [[*sentence, EOS] for sentence in itertools.compress(side, fits)]
-            flat.append(np.fromiter(itertools.chain.from_iterable(ended), kind))
-            counts += map(len, ended)
-    if not rows:
-        raise DataError(f"{name}: not one of {len(bitext):,} pairs can be used ({_listed(dropped)})")
-    if any(dropped.values()):
-        _logger.warning(
-            "%s: %d of %d pairs are left out: %s", name, sum(dropped.values()), len(bitext), _listed(dropped)
-        )
-    source, target = (np.concatenate(flat) for flat in ids)
-    begins, ends = (np.concatenate([[0], np.cumsum(counts)]) for counts in sizes)
-    return Tokens((source, target), (begins, ends), np.array(rows))
-
-
-def _portions(bitext: Bitext, strict: bool, dropped: dict[str, int]) -> Iterator[tuple[list[int], list]]:
-    """(numbers, pairs) of up to TOGETHER pairs at a time; counts those that training cannot use."""
-    numbers: list[int] = []
-    pairs: list[tuple[str, str]] = []
-    for number, pair in enumerate(bitext):
-        if strict and not all(side.strip() for side in pair):
-            dropped["empty on one side"] += 1
-        elif strict and any("\0" in side for side in pair):
-            dropped["with a NUL character"] += 1
-        else:
-            numbers.append(number)
-            pairs.append(pair)
-        if len(pairs) == TOGETHER:
-            yield numbers, pairs
-            numbers, pairs = [], []
-    if pairs:
-        yield numbers, pairs
-
-
-def _listed(dropped: dict[str, int]) -> str:
-    return ", ".join(f"{count:,} {reason}" for reason, count in dropped.items() if count)
 
 
 class PairFeed(Iterator[Batch]):

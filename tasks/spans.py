@@ -1,12 +1,13 @@
 """Many short pieces of bytes in few large files, by their places: what a corpus looks like before it is decoded.
 
-Lines of a text, members of a tar, features of TFRecords and whole files all become a `Spans`: three small arrays that
-say where each piece lies. Any piece is reached at once, and only the pages in use are in memory.
+Lines of a text, members of a tar and features of TFRecords become a `Spans`: three small arrays that say where each
+piece lies. Any piece is reached at once, and only the pages in use are in memory.
 """
 
 import codecs
 import functools
 import mmap
+import os
 import re
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,11 +37,8 @@ class Spans:
 
     def label(self, index: int) -> str:
         """Where piece `index` lies, in words for a message."""
-        file = self.files[self.which[index]]
-        return str(file) if len(self.files) == len(self) else f"{file}, entry {self._rank(index) + 1}"
-
-    def _rank(self, index: int) -> int:
-        return int(np.sum(self.which[:index] == self.which[index]))
+        which = self.which[index]
+        return f"{self.files[which]}, entry {np.sum(self.which[:index] == which) + 1}"
 
     def _open(self, which: int) -> mmap.mmap:
         with open(self.files[which], "rb") as file:
@@ -51,10 +49,24 @@ class Spans:
         return Spans(self.files, self.which[indices], self.begins[indices], self.sizes[indices])
 
 
-def of_files(files: Sequence[Path]) -> Spans:
-    """One piece per file."""
-    sizes = [file.stat().st_size for file in files]
-    return Spans(files, np.arange(len(files)), np.zeros(len(files), np.int64), sizes)
+class Files:
+    """Files of one folder, each of them a piece; to a reader like `Spans`, but read instead of mapped."""
+
+    def __init__(self, folder: Path, names: Sequence[str]):
+        self.folder, self.names = folder, names
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, index: int) -> bytes:
+        with open(self.label(index), "rb", buffering=0) as file:
+            return file.read()
+
+    def label(self, index: int) -> str:
+        return os.path.join(self.folder, self.names[index])
+
+    def take(self, indices: np.ndarray) -> "Files":
+        return Files(self.folder, [self.names[index] for index in indices])
 
 
 def of_tar(file: Path, suffix: str) -> tuple[Spans, int]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tasks
-from tasks import subwords
+from tasks import pairtokens, subwords
 from tasks.bitexts import Bitext, Part
 from tasks.buckets import lengths_between, plan
 from tasks.metrics import NATS_PER_TOKEN
@@ -205,6 +205,33 @@ def test_what_training_cannot_use_is_left_out_and_counted(tmp_path, words, caplo
     # An evaluation leaves out only what is too long, and decoding not even that.
     assert sum(len(rows_of(batch)) for batch in task.feed("test", 2)) == 12
     assert len(task.references("test")) == 13
+
+
+def test_tokens_of_large_texts_are_kept(tmp_path, words, monkeypatch, caplog):
+    monkeypatch.setattr(pairtokens, "KEPT_FROM", 10)
+    monkeypatch.setenv("REPRO_CACHE", str(tmp_path / "cache"))
+    place = tmp_path / "texts"
+    place.mkdir()
+    first = [next(made(place, words).feed("train", 4)) for _ in range(2)]
+    (folder,) = (tmp_path / "cache" / "pairs").iterdir()  # validation and test are too small to be kept
+    monkeypatch.setattr(pairtokens, "tokenise", None)
+    pairtokens.tokenised.cache_clear()
+    caplog.clear()
+    task = made(place, words)
+    np.testing.assert_equal([next(task.feed("train", 4)) for _ in range(2)], first)
+    assert "pairs are left out" in caplog.text  # said although they were counted by another process
+    (folder / "rows.npy").write_bytes(b"")
+    pairtokens.tokenised.cache_clear()
+    with pytest.raises(tasks.DataError, match="cannot be read .* remove the folder"):
+        task.feed("train", 4)
+
+
+def test_tokens_that_cannot_be_kept_are_made_again(tmp_path, words, monkeypatch, caplog):
+    monkeypatch.setattr(pairtokens, "KEPT_FROM", 10)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("REPRO_CACHE", str(tmp_path / "file"))
+    assert rows_of(next(made(tmp_path, words).feed("train", 4)))
+    assert "they will be made again next time" in caplog.text
 
 
 def test_no_usable_pair(tmp_path, words):
