@@ -16,11 +16,11 @@ directly where it is not; the batches are the same. Nothing here imports TensorF
     duplication.py   Reformer's Table 2
     enwik8.py        Wikipedia's bytes in windows of 65,536; bytefiles.py finds them, vocabularies.py numbers them
     imagenet64.py    photographs as 12,288 tokens; images.py reads and checks them, spans.py finds them in their files
-    wmt14.py         English to German; bitexts.py reads the pairs, subwords.py makes vocabularies, pairs.py makes batches by
-                     the plan of buckets.py, pairs_seqio.py registers, bleu.py scores translations
     corpora.py       arXiv, PG-19, C4, GitHub, Isabelle, from texts.py (and theories.py: Isabelle's order) through
                      codecs.py into tokenised.py's cache
     documents.py     batches whose rows read documents one after another; slots.py says which, segments.py is for seqio
+    wmt14.py         English to German; bitexts.py reads the pairs, subwords.py makes the vocabulary, pairtokens.py ids,
+                     pairs.py batches by the plan of buckets.py; pairs_seqio.py registers, bleu.py scores
     feeds.py         batches, their state, their checks
     registry.py      the seqio side: data source, feature converter, registration
     randomness.py    random numbers addressed by position
