@@ -105,6 +105,11 @@ def _check_parts(owner, part):
         value = getattr(part, name)
         if isinstance(value, type) or not all(callable(getattr(value, call, None)) for call in calls):
             raise ValueError(f"{owner}.{name} is {value!r}; it must be one, such as {such}")
+    positions = getattr(part.model, "length", part.task.length)
+    if positions < part.task.length:
+        raise ValueError(
+            f"{owner}.model has {positions} positions, but the rows of {part.task.name} have {part.task.length} tokens"
+        )
     ids = getattr(part.model, "vocabulary", part.task.vocabulary)
     if ids < part.task.vocabulary:  # an id out of range would be clamped, or turn the loss into nan
         raise ValueError(
