@@ -193,6 +193,18 @@ class Model:
         params, tied = self._head(params)
         return Head(self).apply({"params": params}, streams, tied)
 
+    def decoder(self, capacity):
+        """One token at a time, `capacity` of them at most: see `decode.Decoder`."""
+        from reformer import decode  # which imports this file
+
+        return decode.Decoder(self, capacity)
+
+    def generate(self, params, prompt, count, key, **settings):
+        """Draws `count` tokens behind each prompt int32 [b,l] -> int32 [b,count]: see `decode.generate`."""
+        from reformer import decode
+
+        return decode.generate(self, params, prompt, count, key, **settings)
+
     def _head(self, params):
         return params["head"], params["embedding"]["tokens"] if self.tie_output else None
 

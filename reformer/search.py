@@ -75,7 +75,10 @@ class Sampling:
         return jnp.where(out, NOTHING, logits)
 
 
-def sample(step, cache, tokens, key, count, sampling=Sampling(), eos=None):
+PLAIN = Sampling()
+
+
+def sample(step, cache, tokens, key, count, sampling=PLAIN, eos=None):
     """Draws `count` tokens in every row: tokens int32 [n] -> int32 [n,count].
 
     A row that has drawn `eos` is over, and filled up with zeros; the loop ends with the last row.

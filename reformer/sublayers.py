@@ -42,20 +42,20 @@ def dropout(x, rate, key, shared=False):
 
 
 class Heads(nn.Module):
-    """Projections around a setting's `attend`, for some heads: x [b,l,e] -> float32 [b,l,e]; no biases.
+    """Projections around an attention, for some heads: x [b,l,e] -> float32 [b,l,e]; no biases.
 
+    `attend(q, k, v)` gets [b,h,l,d] each, k None if `shared`, and returns y [b,h,l,d] and anything else.
     Glorot-uniform with the fan of all heads together, as in the authors' code.
     """
 
     width: int
     heads: int
     head_width: int
-    setting: Full | LSH | Local
-    causal: bool
+    shared: bool
     dtype: str
 
     @nn.compact
-    def __call__(self, x, real, key, train, directions=None, decision=None):
+    def __call__(self, x, attend):
         x = x.astype(self.dtype)
         shape = (self.width, self.heads, self.head_width)
         inwards = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=0, out_axis=(1, 2))
@@ -66,12 +66,9 @@ class Heads(nn.Module):
             return jnp.einsum("ble,ehd->bhld", x, matrix)
 
         q, v = project("query"), project("value")
-        k = None if self.setting.shared else project("key")
-        if decision is None:
-            decision = self.setting.decide(q, directions)
-        y = self.setting.attend(q, k, v, key, causal=self.causal, keep=real, train=train, decision=decision)
+        y, rest = attend(q, None if self.shared else project("key"), v)
         matrix = self.param("out", outwards, (shape[1], shape[2], shape[0])).astype(self.dtype)
-        return einsum("bhld,hde->ble", y, matrix), decision
+        return einsum("bhld,hde->ble", y, matrix), rest
 
 
 @dataclass(frozen=True)
@@ -97,13 +94,13 @@ class SelfAttention:
 
     def init(self, key):
         x = jnp.zeros((1, 1, self.width))
-        heads = self._part(self.heads).init(key, x, jnp.ones((1, 1), bool), key, False)["params"]
+        heads = self._part(self.heads).init(key, x, lambda q, k, v: (v, None))["params"]
         return {"norm": norm().init(key, x)["params"], "heads": heads}
 
     def forward(self, params, x, side, key, decision=None):
         groups = self._groups(x)
         x = norm().apply({"params": params["norm"]}, x)
-        constants = self._directions(groups, x, key), decision
+        constants = self._directions(groups, x, key) if decision is None else None, decision
         if groups == 1:
             y, decision = self._attend(params["heads"], x, constants, side=side, key=key)
         else:
@@ -118,20 +115,28 @@ class SelfAttention:
             return y, *back(dy), None
         x, back = jax.vjp(lambda p, x: norm().apply({"params": p}, x), params["norm"], x)
         heads, join = jax.vjp(partial(self._split, groups=groups), params["heads"])
-        constants = self._directions(groups, x, key), decision
-        work = partial(self._attend, side=side, key=key)
+        work, constants = partial(self._attend, side=side, key=key), (None, decision)
         y, dheads, dx = chunked.pull_over_heads(work, heads, x, constants, self._dropped(dy, key))
         dnorm, dx = back(dx)
         return self._dropped(y, key), {"norm": dnorm, "heads": join(dheads)[0]}, dx, None
 
+    def through(self, params, x, attend):
+        """The sublayer around another attention, all heads at once and without dropout; see `Heads`."""
+        x = norm().apply({"params": params["norm"]}, x)
+        return self._part(self.heads).apply({"params": params["heads"]}, x, attend)
+
     def _part(self, heads):
-        return Heads(self.width, heads, self.head_width, self.setting, self.causal, self.dtype)
+        return Heads(self.width, heads, self.head_width, self.setting.shared, self.dtype)
 
     def _attend(self, params, x, constants, *, side, key):
         directions, decision = constants
-        part = self._part(params["query"].shape[1])
-        at = jax.random.fold_in(key, 0)
-        return part.apply({"params": params}, x, side.real, at, self.train, directions, decision)
+
+        def attend(q, k, v):
+            chosen = self.setting.decide(q, directions) if decision is None else decision
+            rest = {"causal": self.causal, "keep": side.real, "train": self.train, "decision": chosen}
+            return self.setting.attend(q, k, v, jax.random.fold_in(key, 0), **rest), chosen
+
+        return self._part(params["query"].shape[1]).apply({"params": params}, x, attend)
 
     def _dropped(self, y, key):
         return dropout(y, self.rate, jax.random.fold_in(key, 1), self.shared_dropout)
@@ -143,8 +148,12 @@ class SelfAttention:
             at_once = max(1, HEADS_BUDGET // (math.prod(x.shape[:2]) * self.head_width))
         return next(g for g in range(1, self.heads + 1) if self.heads % g == 0 and self.heads // g <= at_once)
 
+    def directions(self, key, length):
+        """What the setting draws for sequences of `length`, for this sublayer's key."""
+        return self.setting.draw(jax.random.fold_in(key, 2), self.heads, length, self.head_width)
+
     def _directions(self, groups, x, key):
-        drawn = self.setting.draw(jax.random.fold_in(key, 2), self.heads, x.shape[1], self.head_width)
+        drawn = self.directions(key, x.shape[1])
         if groups == 1:
             return drawn
         return jax.tree.map(lambda d: d.reshape(groups, -1, *d.shape[1:]), drawn)
