@@ -74,7 +74,7 @@ def test_operative_config_builds_the_same_experiment(tmp_path):
         ("Evaluation.split = 'train'", r"Evaluation.split is 'train'; it must be one of validation, test"),
         ("Evaluation.watch_split = 'tets'", r"Evaluation.watch_split is 'tets'; it must be one of validation, test"),
         ("Experiment.sharding = 'fdsp'", r"Experiment.sharding is 'fdsp'; it must be 'replicate', 'fsdp'"),
-        ("reformer.Model.length = 16", r"Experiment.model has 16 positions, but the rows of duplication.* have 32 tok"),
+        ("reformer.Model.length = 16", r"model has 16 positions, but the rows of duplication.* have 32 tokens"),
         ("reformer.Model.vocabulary = 5", r"a vocabulary of 5, but the ids of duplication.* need 128"),
     ],
 )
