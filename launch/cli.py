@@ -190,7 +190,8 @@ def _eval(arguments):
         monitor.note(f"{job.run_name}, step {step}")
         for name, evaluation in experiment.evaluations.items():
             changed = {"draws": arguments.draws, "split": arguments.split}
-            evaluation = dataclasses.replace(evaluation, **{k: v for k, v in changed.items() if v is not None})
+            changed = {k: v for k, v in changed.items() if v is not None and hasattr(evaluation, k)}
+            evaluation = dataclasses.replace(evaluation, **changed)
             monitor.evaluated(name, evaluate(params, evaluation, seed=experiment.seed))
 
 

@@ -14,13 +14,14 @@ import tasks
 from launch import optimizers
 from launch.composition import nearest
 from launch.errors import ConfigError
-from launch.experiment import Evaluation, Experiment
+from launch.experiment import Evaluation, Experiment, Translation
 
 _DOOR = {
-    "": (Experiment, Evaluation),
-    "reformer": (reformer.Model, reformer.Full, reformer.Local, reformer.LSH),
+    "": (Experiment, Evaluation, Translation),
+    "reformer": (reformer.Model, reformer.Seq2Seq, reformer.Full, reformer.Local, reformer.LSH),
     "tasks": (
         tasks.duplication,
+        tasks.copyreverse,
         tasks.enwik8,
         tasks.imagenet64,
         tasks.wmt14,

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from launch import devices
+from launch.experiment import Translation
 
 SUMS = ("nats", "correct", "weights")
 
@@ -32,7 +33,7 @@ def _score(params, batch, state, key, *, model):
 
 
 def evaluate(params, evaluation, *, seed, split=None, draws=None, on_batch=lambda done: None):
-    """Scores ``params`` under one ``Evaluation``.
+    """Scores ``params`` under one ``Evaluation``, or ``Translation`` (see ``launch.translate``).
 
     Args:
       params: the trained parameters.
@@ -47,6 +48,10 @@ def evaluate(params, evaluation, *, seed, split=None, draws=None, on_batch=lambd
     Raises:
       ValueError: the split holds nothing to count, or a sum is not finite.
     """
+    if isinstance(evaluation, Translation):
+        from launch.translate import evaluate_translation
+
+        return evaluate_translation(params, evaluation, split=split, on_batch=on_batch)
     split = split or evaluation.split
     draws = draws or evaluation.draws
     model, task = evaluation.model, evaluation.task

@@ -34,10 +34,55 @@ class Evaluation:
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"Evaluation.{name} is {value!r}; it must be an integer of at least 1")
-        for name in ("split", "watch_split"):  # 'train' never ends
-            if getattr(self, name) not in SPLITS:
-                raise ValueError(f"Evaluation.{name} is {getattr(self, name)!r}; it must be one of {', '.join(SPLITS)}")
+        _check_splits("Evaluation", self)
         _check_parts("Evaluation", self)
+
+
+@dataclasses.dataclass(frozen=True)
+class Translation:
+    """Another way to score the trained parameters: decoding a split of sentences, and BLEU of what comes out.
+
+    Attributes:
+      model: an encoder-decoder (with ``translate``) that accepts the trained parameters.
+      task: one with ``references``, ``encode`` and ``decode``.
+      split, watch_split: as in ``Evaluation``.
+      examples: how many sentences of the split are decoded, from its beginning; None for all.
+      watch_examples: the same of ``watch_split``. Decoding is slow: this is what watching costs.
+      beam: hypotheses kept per sentence. alpha: of the length penalty, 0 for none.
+      extra_length: tokens that a translation may have more than its source's batch has columns.
+      batch_size: sentences at a time. The result does not depend on it.
+    """
+
+    model: Any
+    task: Any
+    split: str = "test"
+    watch_split: str = "validation"
+    examples: int | None = None
+    watch_examples: int | None = 100
+    beam: int = 4
+    alpha: float = 0.6
+    extra_length: int = 50
+    batch_size: int = 32
+
+    def __post_init__(self):
+        for name, least in (
+            ("examples", 1),
+            ("watch_examples", 1),
+            ("beam", 1),
+            ("extra_length", 0),
+            ("batch_size", 1),
+        ):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < least):
+                raise ValueError(f"Translation.{name} is {value!r}; it must be an integer of at least {least}")
+        _check_splits("Translation", self)
+        _check_parts("Translation", self)
+        for name, calls in (("model", ("translate",)), ("task", ("references", "encode", "decode"))):
+            if not all(callable(getattr(getattr(self, name), call, None)) for call in calls):
+                raise ValueError(
+                    f"Translation.{name} is {getattr(self, name)!r}; it must have {', '.join(calls)}, such as "
+                    "@reformer.Seq2Seq() and @tasks.wmt14()"
+                )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +91,7 @@ class Experiment:
 
     Attributes:
       model, task, optimizer: see ``launch.__init__``; ``optimizer.build(steps)`` gives an optax transformation.
-      evaluations: name -> ``Evaluation``, all on the same parameters; names are of a-z, 0-9 and ``_``.
+      evaluations: name -> ``Evaluation`` or ``Translation``, all on the same parameters; names of a-z, 0-9 and ``_``.
       steps: number of updates.
       batch_size: examples an update, over all devices and micro-batches together.
       seed: of the parameters, the data order and all randomness in training.
@@ -60,7 +105,7 @@ class Experiment:
     model: Any
     task: Any
     optimizer: Any
-    evaluations: dict[str, Evaluation]
+    evaluations: dict[str, Evaluation | Translation]
     steps: int
     batch_size: int
     seed: int = 0
@@ -82,7 +127,7 @@ class Experiment:
             raise ValueError(f"Experiment.optimizer is {self.optimizer!r}; it must be one, such as @optimizers.Adam()")
         entries = self.evaluations.items() if isinstance(self.evaluations, dict) else [("", None)]
         for name, evaluation in entries:
-            if not isinstance(evaluation, Evaluation) or not re.fullmatch(r"[a-z0-9_]+", str(name)):
+            if not isinstance(evaluation, Evaluation | Translation) or not re.fullmatch(r"[a-z0-9_]+", str(name)):
                 raise ValueError(
                     f"Experiment.evaluations is {self.evaluations!r}; it must be a dictionary from names of a-z, 0-9 "
                     "and _ to evaluations, such as {'full': @full/Evaluation()}"
@@ -96,6 +141,12 @@ class Experiment:
                 f"batch_size {self.batch_size} is not a multiple of accumulate {self.accumulate}; "
                 "each micro-batch needs the same number of examples"
             )
+
+
+def _check_splits(owner, part):
+    for name in ("split", "watch_split"):  # 'train' never ends
+        if getattr(part, name) not in SPLITS:
+            raise ValueError(f"{owner}.{name} is {getattr(part, name)!r}; it must be one of {', '.join(SPLITS)}")
 
 
 def _check_parts(owner, part):

@@ -58,6 +58,9 @@ class Monitor:
             f"  {name:>6} on {result['split']}: {metric} {entry['value']:.2f}{spread} {entry['unit']}"
             f"  ({result['examples']:,} examples, {result['draws']} draw{'s' if result['draws'] > 1 else ''})"
         )
+        if "signatures" in result:  # of several scores of one thing, all are wanted
+            for metric, entry in result["metrics"].items():
+                self.note(f"         {metric} {entry['value']:.2f}  {result['signatures'][metric]}")
 
     def evaluating(self, names):
         """The final evaluations begin."""

@@ -84,7 +84,8 @@ def _clipped(clip, *transformations):
 class Adam:
     """Adam (Kingma and Ba, 2015) with decoupled weight decay.
 
-    ``decay`` is a fraction of each parameter taken off per step and, as in AdamW, scaled by the learning rate.
+    ``decay`` is a fraction of each parameter taken off per step and, as in AdamW, scaled by the learning rate;
+    ``steady_decay`` is not scaled (the authors' Adam: 1e-5 on all parameters).
     ``clip`` bounds the global gradient norm; 0 leaves it alone.
     """
 
@@ -93,6 +94,7 @@ class Adam:
     b2: float = 0.98
     eps: float = 1e-9
     decay: float = 0.0
+    steady_decay: float = 0.0
     clip: float = 0.0
 
     def __post_init__(self):
@@ -100,9 +102,11 @@ class Adam:
 
     def build(self, steps):
         """An optax transformation for a run of ``steps`` updates."""
+        steady = [optax.add_decayed_weights(-self.steady_decay)] if self.steady_decay else []
         return _clipped(
             self.clip,
             optax.adamw(self.rate(steps), b1=self.b1, b2=self.b2, eps=self.eps, weight_decay=self.decay),
+            *steady,
         )
 
 

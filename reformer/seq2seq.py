@@ -11,7 +11,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from reformer import checks, chunked, positions
+from reformer import checks, chunked, positions, translation
 from reformer.cross import CrossAttention
 from reformer.full import Full
 from reformer.model import DTYPES, LOGITS_BUDGET, Embedding, Head, cross_entropy
@@ -32,8 +32,9 @@ class Seq2Seq:
     tie: which tables are one: 'none'; 'embeddings', those of source and target; 'all', these and
         the matrix of the output (Table 4's 100K row; the other rows have 'none').
     positions: 'fixed' sinusoids, or a learned table of each side, see `Model`; never shared.
-    token_scale: what a token's row is multiplied by when it is read as an embedding, sqrt(width)
-        where the output reads the same table (Vaswani et al. 2017).
+    token_stddev: initial size of the embeddings, as they are read.
+    token_scale: what a token's row is multiplied by when it is read as an embedding. None: 1, or
+        sqrt(width) where the output reads the same table (Vaswani et al. 2017, section 3.4).
     dropout: on embeddings and on the output of each sublayer.
     smoothing: share of the target's probability that the training loss spreads evenly over all
         other ids (Vaswani et al. 2017). Evaluation scores never contain it.
@@ -54,7 +55,7 @@ class Seq2Seq:
     axial_grid: tuple[int, ...] | None = None
     axial_widths: tuple[int, ...] | None = None
     token_stddev: float = 1.0
-    token_scale: float = 1.0
+    token_scale: float | None = None
     position_stddev: float | None = None
     activation: str = "relu"
     dropout: float = 0.0
@@ -107,6 +108,11 @@ class Seq2Seq:
         return self.width
 
     @property
+    def scale(self):
+        """Size of a token's embedding over that of its row in the table."""
+        return self.token_scale or (self.width**0.5 if self.tie_output else 1.0)
+
+    @property
     def tie_output(self):
         """Whether the head uses the token table."""
         return self.tie == "all"
@@ -129,6 +135,8 @@ class Seq2Seq:
             "source": dict(Embedding(self).init(keys[0], one)["params"]),
             "target": dict(Embedding(self).init(keys[1], one)["params"]),
         }
+        for side in embedding.values():
+            side["tokens"] /= self.scale
         if self.tie != "none":
             del embedding["target"]["tokens"]
         return {
@@ -176,6 +184,10 @@ class Seq2Seq:
         x = self._embedded(params, "target", tokens, jax.random.fold_in(key, 0), train)
         return self.decoder(train).run(params["decoder"], x, Side(real, *source), jax.random.fold_in(key, 1))
 
+    def translate(self, params, tokens, real, **search):
+        """The best translations that beam search finds, see `translation.translate`."""
+        return translation.translate(self, params, tokens, real, **search)
+
     def logits(self, params, streams):
         """Unnormalised log-probabilities of every id, float32 [b,l,vocabulary]."""
         params, tied = self._head(params)
@@ -185,7 +197,7 @@ class Seq2Seq:
         """Parameters of `Embedding` for the side 'source' or 'target', ties and scale resolved."""
         own = params["embedding"][side]
         tokens = own["tokens"] if "tokens" in own else params["embedding"]["source"]["tokens"]
-        return {**own, "tokens": self.token_scale * tokens}
+        return {**own, "tokens": self.scale * tokens}
 
     def _embedded(self, params, side, tokens, key, train):
         x = Embedding(self).apply({"params": self.embedding(params, side)}, tokens)

@@ -42,13 +42,17 @@ class Metric:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One evaluation of the trained parameters: `draws` passes over `examples` sequences, `weight` positions."""
+    """One evaluation of the trained parameters: `draws` passes over `examples` sequences, `weight` positions.
+
+    `signatures`, where a metric has settings of its own (BLEU): metric -> what it was computed with.
+    """
 
     split: str
     draws: int
     examples: int
     weight: float
     metrics: dict[str, Metric]
+    signatures: dict[str, str] = field(default_factory=dict, metadata={"optional": True})
 
     def check(self, where):
         wanted(where + "draws", self.draws, self.draws >= 1, "at least 1")
@@ -62,6 +66,8 @@ class Evaluation:
                 count == self.draws,
                 f"{self.draws}, as draws says",
             )
+        for name in self.signatures:
+            wanted(f"{where}signatures", name, name in self.metrics, f"names of metrics: {', '.join(self.metrics)}")
 
 
 @dataclass(frozen=True)
@@ -140,6 +146,9 @@ class Record:
     def to_dict(self):
         """The record as plain dicts and lists, `schema` first, as it is written."""
         plain = dataclasses.asdict(self)
+        for evaluation in plain["evaluations"].values():
+            if not evaluation["signatures"]:
+                del evaluation["signatures"]
         return {"schema": plain.pop("schema"), **plain}
 
     @staticmethod

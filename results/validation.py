@@ -24,6 +24,8 @@ def build(kind, plain, where):
     values = {}
     for name, item in fields.items():
         if name not in plain:
+            if item.metadata.get("optional"):  # its default says that there is none
+                continue
             raise RecordError(f"field {where + name!r}: missing")
         values[name] = _convert(item.type, plain[name], where + name)
     built = kind(**values)

@@ -16,8 +16,8 @@ directly where it is not; the batches are the same. Nothing here imports TensorF
     duplication.py   Reformer's Table 2
     enwik8.py        Wikipedia's bytes in windows of 65,536; bytefiles.py finds them, vocabularies.py numbers them
     imagenet64.py    photographs as 12,288 tokens; images.py reads and checks them, spans.py finds them in their files
-    corpora.py       arXiv, PG-19, C4, GitHub, Isabelle, from texts.py (and theories.py: Isabelle's order) through
-                     codecs.py into tokenised.py's cache
+    corpora.py       arXiv, PG-19, C4, GitHub, Isabelle, each a corpus.py: from texts.py (and theories.py, Isabelle's
+                     order) through codecs.py into tokenised.py's cache
     documents.py     batches whose rows read documents one after another; slots.py says which, segments.py is for seqio
     wmt14.py         English to German; bitexts.py reads the pairs, subwords.py makes the vocabulary, pairtokens.py ids,
                      pairs.py batches by the plan of buckets.py; pairs_seqio.py registers, bleu.py scores
@@ -26,6 +26,7 @@ directly where it is not; the batches are the same. Nothing here imports TensorF
     randomness.py    random numbers addressed by position
 """
 
+from tasks.copyreverse import copyreverse
 from tasks.corpora import arxiv, c4_4k, github, isabelle, pg19
 from tasks.documents import DocumentTask
 from tasks.duplication import duplication
@@ -46,6 +47,7 @@ __all__ = [
     "Task",
     "arxiv",
     "c4_4k",
+    "copyreverse",
     "duplication",
     "enwik8",
     "github",

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from tasks.prepared import prepared, record_files
 from tasks.spans import Spans, of_lines, of_records, of_segments
 from tasks.task import DataError
@@ -41,6 +43,11 @@ class Part:
     def pair(self, index: int) -> tuple[str, str]:
         source, target = (self._sentence(side[index]) for side in (self.source, self.target))
         return source, target
+
+    def lines(self, chosen: slice) -> "Part":
+        """Only these pairs."""
+        indices = np.arange(len(self.source))[chosen]
+        return Part(self.source.take(indices), self.target.take(indices), self.form)
 
     def _sentence(self, data: bytes) -> str:
         text = data.decode()
@@ -80,10 +87,21 @@ class Bitext:
 def read(place: Path, stems: Sequence[str], languages: tuple[str, str]) -> Bitext:
     """The pairs of these stems, joined, from the directory `place` or directories in it.
 
-    A stem s with languages (en, de) stands for s.en and s.de, or for s-src.en.sgm and s-ref.de.sgm.
+    A stem s with languages (en, de) stands for s.en and s.de, or for s-src.en.sgm and s-ref.de.sgm; s[a:b] for pairs a
+    to b - 1 of it, as in Python.
     """
-    parts = tuple(_read_once(*_find(place, stem, languages)) for stem in stems)
-    return Bitext(parts)
+    return Bitext(tuple(_part(place, stem, languages) for stem in stems))
+
+
+def _part(place: Path, stem: str, languages: tuple[str, str]) -> Part:
+    sliced = re.fullmatch(r"(.+)\[(-?\d*):(-?\d*)\]", stem)
+    part = _read_once(*_find(place, sliced[1] if sliced else stem, languages))
+    if not sliced:
+        return part
+    part = part.lines(slice(*(int(bound) if bound else None for bound in sliced.groups()[1:])))
+    if not len(part.source):
+        raise DataError(f"{stem} leaves no pair of {sliced[1]}")
+    return part
 
 
 def read_tfds(version: Path, split: str, languages: tuple[str, str]) -> Bitext:

@@ -47,7 +47,7 @@ def wmt14(
     train, validation, test
                 stems of files, which may begin with folders: s stands for s.en and s.de, or for s-src.en.sgm and
                 s-ref.de.sgm, in `path` or in a folder of it. A stem that ends in .tok holds Moses-tokenised text, whose
-                entities are put back. TFDS has its own splits.
+                entities are put back. s[a:b] stands for a part of its lines. TFDS has its own splits.
     sample      accept other texts than the published ones. The task's name then says so.
     """
     ids = check_integer("wmt14: ids", ids, least=4)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from reformer import LSH, Full, Seq2Seq
+from reformer.translation import begin, step, translate
 
 # Blocks of 4: attention really goes block by block. 3 layers: the streams change roles an odd number of times.
 SMALL = Seq2Seq(
@@ -20,7 +21,7 @@ DROPPING = dataclasses.replace(
 )
 
 
-def batch(b=3, m=11, length=9, seed=0):
+def batch(b=3, m=9, length=11, seed=0):
     rng = np.random.default_rng(seed)
     source, target = rng.integers(1, 13, (b, m)).astype(np.int32), rng.integers(1, 13, (b, length)).astype(np.int32)
     return {
@@ -164,11 +165,12 @@ def test_smoothing_is_of_the_training_loss_alone(params):
 
 
 def test_tied_tables_are_one_and_scaled_where_they_are_read():
-    model = dataclasses.replace(SMALL, tie="all", token_scale=8**0.5)
+    model = dataclasses.replace(SMALL, tie="all")
     params = model.init(jax.random.key(0))
     assert not params["embedding"]["target"]
     assert "out" not in params["head"]
     table = params["embedding"]["source"]["tokens"]
+    np.testing.assert_allclose(jnp.std(table), 0.5 / 8**0.5, rtol=0.2)  # and token_stddev where they are read
     scaled = {"tokens": 8**0.5 * table}
     same = {**params, "embedding": {"source": scaled, "target": scaled}, "head": {**params["head"], "out": table.T}}
     np.testing.assert_allclose(forward(model, params, batch()), forward(SMALL, same, batch()), atol=1e-5)
@@ -183,3 +185,43 @@ def test_wrong_use_is_explained(params):
         Seq2Seq(5, 8, residual="single", backward="invert").encoder()
     with pytest.raises(ValueError, match="17 positions but the model has a table of 16"):
         run(SMALL, params, batch(m=17))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        SMALL,
+        pytest.param(
+            dataclasses.replace(SMALL, residual="single", positions="axial", tie="all"), marks=pytest.mark.slow
+        ),
+    ],
+    ids=["reversible", "single"],
+)
+def test_steps_give_the_logits_of_the_whole(model):
+    params = model.init(jax.random.key(1))
+    data = padded(batch())
+    real = data["encoder_segment_ids"] > 0
+    cache = jax.jit(partial(begin, model), static_argnums=(3, 4))(params, data["encoder_input_tokens"], real, 2, 11)
+    whole = np.asarray(forward(model, params, data))
+    # What the encoder computed is in the cache: a step has no use for its parameters.
+    rest = {name: p for name, p in params.items() if not name.startswith("encoder")}
+    one = jax.jit(partial(step, model))
+    for at in range(11):
+        logits, cache = one(rest, cache, np.repeat(data["decoder_input_tokens"][:, at], 2))
+        np.testing.assert_allclose(logits, np.repeat(whole[:, at], 2, axis=0), atol=2e-5)
+
+
+def test_translations_have_the_probabilities_that_the_whole_forward_gives(params):
+    data = padded(batch())
+    real = data["encoder_segment_ids"] > 0
+    found = translate(SMALL, params, data["encoder_input_tokens"], real, eos=4, beams=3, alpha=0.8, extra_length=2)
+    assert found.tokens.shape == (3, 3, 11)
+    for beam in range(3):
+        tokens, lengths = np.asarray(found.tokens[:, beam]), np.asarray(found.lengths[:, beam])
+        read = {**data, "decoder_input_tokens": np.pad(tokens, ((0, 0), (1, 0)))[:, :-1]}
+        logp = np.asarray(jax.nn.log_softmax(forward(SMALL, params, read)))
+        for row, length in enumerate(lengths):
+            total = sum(logp[row, at, tokens[row, at]] for at in range(length))
+            np.testing.assert_allclose(found.scores[row, beam], total / ((5 + length) / 6) ** 0.8, rtol=1e-4)
+    with pytest.raises(ValueError, match="up to 17 tokens were asked for, but the model has 16"):
+        begin(SMALL, params, data["encoder_input_tokens"], real, 1, 17)

@@ -199,3 +199,12 @@ def test_wrong_sgm_files(tmp_path, model):
     (tmp_path / "dev-ref.de.sgm").write_bytes(b"<seg>\xff</seg>")
     with pytest.raises(tasks.DataError, match=r"dev-ref.de.sgm is not UTF-8 .byte 5"):
         made(tmp_path, model)
+
+
+def test_a_stem_may_be_a_part_of_its_lines(tmp_path, model):
+    place = lines(tmp_path)
+    task = made(place, model, train=["corpus[:-5]", "dev[2:4]"], test="corpus[-5:]")
+    assert list(task.bitext("train")) == PAIRS["train"][:-5] + PAIRS["validation"][2:4]
+    assert task.references("test") == PAIRS["train"][-5:]
+    with pytest.raises(tasks.DataError, match=r"corpus\[60:\] leaves no pair of corpus"):
+        made(place, model, train="corpus[60:]")
