@@ -1,13 +1,18 @@
 """From text to token ids and back: bytes, or a SentencePiece model from a file."""
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from tasks.subwords import UNKNOWN, load
 from tasks.task import DataError, check_integer
 from tasks.vocabularies import BYTE_IDS, byte_ids, bytes_of
+
+UNMADE = (
+    "no vocabulary was given; set `vocabulary` to 'bytes' (258 ids), or to a SentencePiece model, which "
+    "`repro data vocab` makes of the training texts"
+)
 
 
 class Codec(Protocol):
@@ -60,7 +65,7 @@ class Pieces:
 
 
 class Unmade:
-    """A vocabulary of which only the number of ids is known: enough to build a model, not to read a text."""
+    """A vocabulary of which only the number of ids is known: enough to build a model, not to read texts."""
 
     per_byte = False
     unknown: int | None = None
@@ -69,23 +74,26 @@ class Unmade:
         self.size, self.name = size, f"ids{size}"
 
     def encode(self, text: str) -> np.ndarray:
-        raise DataError(
-            f"a vocabulary of {self.size} ids was asked for by number; to read text, set `vocabulary` to 'bytes' or to "
-            "the file of a SentencePiece model"
-        )
+        raise DataError(UNMADE)
 
     def decode(self, ids: np.ndarray) -> str:
         return " ".join(str(int(one)) for one in ids)
 
 
-def codec(vocabulary: Any) -> Codec:
-    """'bytes', the path of a SentencePiece model, or the size of one that is not made yet."""
-    if vocabulary == "bytes":
-        return Bytes()
-    if not isinstance(vocabulary, str):
-        return Unmade(check_integer("vocabulary (if it is neither 'bytes' nor a path)", vocabulary, least=2))
-    if not Path(vocabulary).expanduser().is_file():
-        raise DataError(
-            f"no vocabulary at {vocabulary!r}: it must be 'bytes' or the file of a SentencePiece model (.model)"
-        )
-    return Pieces(vocabulary)
+def codec(vocabulary: str | None, ids: int | None = None) -> Codec:
+    """'bytes', or the SentencePiece model at a path; None is one of `ids` ids that is not made yet.
+
+    ids: if given, the size that is expected, which a model's table of embeddings has to have.
+    """
+    if ids is not None:
+        ids = check_integer("ids", ids, least=2)
+    if vocabulary is None:
+        if ids is None:
+            raise DataError(f"{UNMADE}. `ids` alone gives a task without texts")
+        return Unmade(ids)
+    if vocabulary != "bytes" and not (isinstance(vocabulary, str) and Path(vocabulary).expanduser().is_file()):
+        raise DataError(f"no vocabulary at {vocabulary!r}: it must be 'bytes' or the file of a SentencePiece model")
+    found: Codec = Bytes() if vocabulary == "bytes" else Pieces(vocabulary)
+    if ids not in (None, found.size):
+        raise DataError(f"vocabulary {vocabulary} has {found.size} ids, `ids` says {ids}; set ids={found.size}")
+    return found

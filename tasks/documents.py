@@ -12,7 +12,7 @@ targets the same shifted left by one, and the last position does not count. `pre
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -34,6 +34,10 @@ class Documents(Source, Protocol):
 
     def tokens(self, split: str, document: int, start: int, stop: int) -> np.ndarray:
         """int32 [t]: the tokens of a document from `start` to before `stop`, fewer if it ends earlier."""
+        ...
+
+    def texts(self, split: str) -> Iterable[str]:
+        """The split's texts, which can be gone through again and again."""
         ...
 
     def bytes_per_token(self, split: str) -> float:
@@ -83,6 +87,10 @@ class DocumentTask(Task):
         """The sums and 'bytes', those of text behind the counted tokens: exact where a split was counted whole."""
         return {**sums, "bytes": sums["weights"] * self.source.bytes_per_token(split)}
 
+    def texts(self, split: str) -> Iterable[str]:
+        """The texts of a split: what a vocabulary is made of."""
+        return self.source.texts(split)
+
     def register(self):
         """The seqio Task of this name: its examples are segments, one document after another."""
         from tasks.segments import register_documents
@@ -116,6 +124,9 @@ class DocumentFeed(Feed):
         if not len(self._lengths) or int(self._lengths.min()) < 1:
             raise DataError(f"{task.name}: the {split} split has no document, or one without tokens")
         self._slots = Slots.free(batch_size * readers)
+        idle = batch_size * readers - len(self._lengths)
+        if split != "train" and idle > 0:
+            say(f"{task.name}: {split} has {len(self._lengths)} documents, so {idle} rows of each batch stay empty")
 
     def __next__(self) -> Batch:
         slots = self._slots.seated(self._order)

@@ -240,6 +240,13 @@ def test_documents_without_tokens_and_wrong_ids_are_refused():
         batches(small.feed("test", 1))
 
 
+def test_rows_that_never_read_are_told(caplog):
+    task().feed("train", 9), task().feed("test", 5)
+    assert not caplog.messages
+    task().feed("test", 4, 0, (0, 2))
+    assert "test has 5 documents, so 3 rows of each batch stay empty" in caplog.text
+
+
 def test_a_specimen_is_a_batch_of_zeros():
     specimen, batch = task().specimen(3), next(task().feed("train", 3))
     assert {n: (a.shape, a.dtype) for n, a in specimen.items()} == {n: (a.shape, a.dtype) for n, a in batch.items()}
