@@ -20,14 +20,14 @@ KINDS = {
 }
 
 
-def write(cells, folder):
-    """Writes one JSON line per cell. Returns the path."""
+def write(cells, folder, what="attention"):
+    """Writes one JSON line per cell, to `<what>-<device>-<time>.jsonl`. Returns the path."""
     device = next((cell["device"] for cell in cells if "device" in cell), {"kind": "nothing"})
     name = "".join(c if c.isalnum() else "-" for c in device["kind"].lower()).strip("-")
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"attention-{name}-{stamp}.jsonl"
+        path = folder / f"{what}-{name}-{stamp}.jsonl"
         path.write_text("".join(json.dumps(cell) + "\n" for cell in cells))
     except OSError as error:
         raise RunError(f"cannot write the measurements to {folder}: {error.strerror}; choose another --out") from None
@@ -75,8 +75,8 @@ def table(cells):
     return "\n".join(lines)
 
 
-def draw(cells, path):
-    """Seconds a step against length on logarithmic axes, beside `path` as .svg and .png. Returns the paths."""
+def picture(paint, path):
+    """Saves the figure that `paint(pyplot)` makes beside `path`, as .svg and .png. [] where matplotlib is missing."""
     try:
         import matplotlib
     except ImportError:
@@ -84,23 +84,33 @@ def draw(cells, path):
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(6.5, 4.2), layout="constrained")
-    for kind, title in KINDS.items():
-        points = sorted((c["length"], c["seconds"]) for c in cells if c["kind"] == kind and "seconds" in c)
-        if points:
-            style = {"full": "s--", "shared": "s-", "local": "^-"}.get(kind, "o-")
-            axes.plot(*zip(*points, strict=True), style, label=title)
-    lengths = sorted({cell["length"] for cell in cells})
-    tokens = cells[0]["batch"] * cells[0]["length"]
-    axes.set(xscale="log", yscale="log", xlabel="length / batch", ylabel="seconds a step, forward and backward")
-    axes.set_xticks(lengths, [f"{length}/{tokens // length}" for length in lengths])
-    axes.minorticks_off()
-    device = next((cell["device"]["kind"] for cell in cells if "device" in cell), "")
-    axes.set_title(f"Attention, {tokens} tokens a step, {device} (compare Reformer, Figure 5 right)", fontsize=9)
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
+    figure = paint(pyplot)
     paths = [path.with_suffix(".svg"), path.with_suffix(".png")]
-    for picture in paths:
-        figure.savefig(picture, dpi=150)
+    for place in paths:
+        figure.savefig(place, dpi=150)
     pyplot.close(figure)
     return paths
+
+
+def draw(cells, path):
+    """Seconds a step against length on logarithmic axes, beside `path` as .svg and .png. Returns the paths."""
+
+    def paint(pyplot):
+        figure, axes = pyplot.subplots(figsize=(6.5, 4.2), layout="constrained")
+        for kind, title in KINDS.items():
+            points = sorted((c["length"], c["seconds"]) for c in cells if c["kind"] == kind and "seconds" in c)
+            if points:
+                style = {"full": "s--", "shared": "s-", "local": "^-"}.get(kind, "o-")
+                axes.plot(*zip(*points, strict=True), style, label=title)
+        lengths = sorted({cell["length"] for cell in cells})
+        tokens = cells[0]["batch"] * cells[0]["length"]
+        axes.set(xscale="log", yscale="log", xlabel="length / batch", ylabel="seconds a step, forward and backward")
+        axes.set_xticks(lengths, [f"{length}/{tokens // length}" for length in lengths])
+        axes.minorticks_off()
+        device = next((cell["device"]["kind"] for cell in cells if "device" in cell), "")
+        axes.set_title(f"Attention, {tokens} tokens a step, {device} (compare Reformer, Figure 5 right)", fontsize=9)
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=8)
+        return figure
+
+    return picture(paint, path)

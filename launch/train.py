@@ -153,14 +153,7 @@ def parameter_shapes(experiment):
 
 def _initial_state(experiment):
     """The state before the first update; pure, so it can be traced for shapes and shardings."""
-    length = experiment.task.length
-    tokens = jnp.zeros((1, length), jnp.int32)
-    batch = {
-        "decoder_target_tokens": tokens,
-        "decoder_input_tokens": tokens,
-        "decoder_loss_weights": jnp.ones((1, length), jnp.float32),
-        "decoder_segment_ids": tokens + 1,
-    }
+    batch = experiment.task.specimen()
     params = experiment.model.init(jax.random.key(experiment.seed), batch)
     optimizer = experiment.optimizer.build(experiment.steps).init(params)
     state = experiment.model.start(experiment.batch_size)

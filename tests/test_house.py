@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 # Package -> the packages of ours that it may import. Each paper is readable alone.
 MAY_IMPORT = {"reformer": (), "memorizing": (), "tasks": (), "results": (), "launch": ("tasks", "results")}
 # Only gin's door and the profiler know the models by name.
-ALSO = {"launch/config.py": ("reformer", "memorizing"), "launch/profile.py": ("reformer", "memorizing")}
+ALSO = {"launch/config.py": ("reformer", "memorizing"), "launch/workloads.py": ("reformer", "memorizing")}
 HEAVY = ("tensorflow", "tensorflow_datasets", "tensorflow_text", "seqio", "t5", "clu")
 
 

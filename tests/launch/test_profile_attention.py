@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from launch import profile
+from launch import profile, profile_attention
 from launch.errors import ConfigError
 
 
@@ -22,7 +22,7 @@ def test_small_profile_is_written_read_and_drawn(tmp_path, capsys):
     assert "LSH, 2 rounds" in shown
     (path,) = tmp_path.glob("*.jsonl")
     assert path.with_suffix(".svg").exists()
-    cells = {cell["kind"]: cell for cell in profile.read(path)}
+    cells = {cell["kind"]: cell for cell in profile_attention.read(path)}
     assert cells["shared"]["faster_than_full"] == cells["lsh2"]["against_shortest"] == 1
     for cell in cells.values():
         assert cell["batch"] * cell["length"] == 128
@@ -35,7 +35,9 @@ def test_small_profile_is_written_read_and_drawn(tmp_path, capsys):
 
 def test_cells_that_would_take_too_long_are_left_out():
     cells = {("full", 1024): {"seconds": 20.0}, ("lsh1", 1024): {"seconds": 20.0}, ("shared", 1024): {}}
-    expected = {kind: profile._expected(cells, kind, 4096, [1024, 4096]) for kind in ("full", "lsh1", "shared")}
+    expected = {
+        kind: profile_attention._expected(cells, kind, 4096, [1024, 4096]) for kind in ("full", "lsh1", "shared")
+    }
     assert expected["full"] == 80
     assert expected["lsh1"] < 30
     assert expected["shared"] == float("inf")
@@ -54,7 +56,7 @@ def test_ratios_are_medians_of_ratios_within_a_turn():
     cells = {(kind, length): {} for kind in ("shared", "lsh1") for length in (8, 16)}
     here = {"shared": Child(4.0, 40.0, 5.0), "lsh1": Child(2.0, 20.0, 1.0)}
     anchors = {"shared": Child(2.0, 20.0, 1.0), "lsh1": Child(2.0, 10.0, 1.0)}
-    profile._measure(cells, 16, 8, here, anchors, 3)
+    profile_attention._measure(cells, 16, 8, here, anchors, 3)
     assert cells["lsh1", 16] == {
         "seconds": 2.0,
         "all_seconds": [2.0, 20.0, 1.0],
@@ -67,16 +69,16 @@ def test_ratios_are_medians_of_ratios_within_a_turn():
 
 def test_wrong_use_is_explained(tmp_path, capsys):
     with pytest.raises(ConfigError, match="does not divide"):
-        profile.profile_attention(lengths=(100,), tokens=128)
+        profile_attention.profile_attention(lengths=(100,), tokens=128)
     with pytest.raises(SystemExit):
         parse("--kinds=lsh3")
     assert "'lsh3' is not one of full, shared" in capsys.readouterr().err
     broken = tmp_path / "broken.jsonl"
     broken.write_text("{")
     with pytest.raises(ConfigError, match="not one JSON object per line"):
-        profile.read(broken)
+        profile_attention.read(broken)
     broken.write_text(json.dumps({"schema": 99}))
     with pytest.raises(ConfigError, match="no measurements of schema 1"):
-        profile.read(broken)
+        profile_attention.read(broken)
     with pytest.raises(ConfigError, match="No such file"):
-        profile.read(tmp_path / "absent.jsonl")
+        profile_attention.read(tmp_path / "absent.jsonl")

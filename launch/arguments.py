@@ -1,0 +1,27 @@
+"""Types of command-line arguments: lists of names and of numbers, with errors that show the form."""
+
+import argparse
+
+
+def names(known):
+    """A type for a comma-separated list of names out of `known`."""
+
+    def parse(text):
+        chosen = tuple(text.split(","))
+        for name in chosen:
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(known)}")
+        return chosen
+
+    return parse
+
+
+def numbers(text):
+    """A comma-separated list of whole numbers of at least 1."""
+    try:
+        chosen = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        chosen = (0,)
+    if min(chosen) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of whole numbers from 1, such as 1024,4096")
+    return chosen

@@ -1,0 +1,67 @@
+"""Child processes that have compiled one cell of a profile and run a step whenever they are asked to.
+
+Every cell lives in a process of its own, so that peak memory is its own.
+"""
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from launch.errors import RunError
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Child:
+    """One cell's process. ``facts``: what it said after compiling; ``peak``: its peak memory in bytes so far.
+
+    Raises:
+      RunError: the process died or did not answer within ``patience`` seconds; its last line of output is quoted.
+    """
+
+    def __init__(self, setting, patience=1200):
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        # Several children share an accelerator: none may take all of its memory at the start.
+        environment = {**os.environ, "PYTHONPATH": path, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        self.patience = patience
+        # A pipe that nobody reads would fill up.
+        self.trouble = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "launch.workloads", json.dumps(setting)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.trouble,
+            text=True,
+            env=environment,
+        )
+        self.facts = self._read()
+        self.peak = 0
+
+    def step(self):
+        """Seconds of one step."""
+        self.process.stdin.write("step\n")
+        self.process.stdin.flush()
+        answer = self._read()
+        self.peak = answer["peak_bytes"]
+        return answer["seconds"]
+
+    def _read(self):
+        ready, _, _ = select.select([self.process.stdout], [], [], self.patience)
+        line = self.process.stdout.readline() if ready else ""
+        if line:
+            return json.loads(line)
+        self.process.kill()
+        self.process.communicate()
+        self.trouble.seek(0)
+        said = (self.trouble.read().strip().splitlines() or ["it said nothing"])[-1]
+        why = f"exit status {self.process.returncode}" if ready else f"no answer in {self.patience} s"
+        raise RunError(f"{why}: {said[:200]}")
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.communicate()  # the end of its input is the end of its work
+        self.trouble.close()

@@ -1,0 +1,166 @@
+"""What a profile measures, one cell a process: `python -m launch.workloads SETTING` compiles it and waits to be asked.
+
+Needs jax, optax and reformer; TensorFlow, seqio and gin are never imported.
+"""
+
+import json
+import os
+import resource
+import sys
+import time
+from typing import NamedTuple
+
+
+class Work(NamedTuple):
+    """program: compiled; step: runs it once and waits; facts: what else is worth keeping."""
+
+    program: object
+    step: object
+    facts: dict
+
+
+def attention(setting):
+    """Attention alone, forward and backward, on random vectors (Figure 5 right)."""
+    import jax
+    import jax.numpy as jnp
+
+    kind, dtype = setting["kind"], jnp.dtype(setting["dtype"])
+    layer = attention_setting(kind, setting["chunk"])
+    shape = (setting["batch"], setting["heads"], setting["length"], setting["head_width"])
+    keys = jax.random.split(jax.random.key(0), 5)
+    q, k, v, do = (jax.random.normal(key, shape, dtype) for key in keys[:4])
+    k = None if layer.shared else k
+
+    def loss(q, k, v, do, key):
+        return jnp.sum(layer.attend(q, k, v, key).astype(jnp.float32) * do)
+
+    program = jax.jit(jax.value_and_grad(loss, (0, 2) if k is None else (0, 1, 2)))
+    program = program.lower(q, k, v, do, keys[4]).compile()
+    return Work(program, lambda: program(q, k, v, do, keys[4]), {})
+
+
+def training(setting):
+    """A whole training step of a decoder-only model: loss, gradients, Adam, parameters given back in place."""
+    import functools
+
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    import reformer
+
+    names = ("vocabulary", "length", "layers", "width", "hidden", "heads", "residual", "backward", "dtype")
+    axial = {"positions": "axial"} if setting["positions"] == "axial" else {}
+    model = reformer.Model(
+        **{name: setting[name] for name in names},
+        attention=attention_setting(setting["attention"], setting["chunk"]),
+        **{name: setting.get(name) for name in ("head_width", "feedforward_chunk", "loss_chunk")},
+        **axial,
+    )
+    optimizer = optax.adam(1e-3)
+
+    @functools.partial(jax.jit, donate_argnums=(0, 1))
+    def update(params, state, tokens, key):
+        batch = {
+            "decoder_target_tokens": tokens,
+            "decoder_input_tokens": jnp.pad(tokens, ((0, 0), (1, 0)))[:, :-1],
+            "decoder_loss_weights": jnp.ones(tokens.shape, jnp.float32),
+            "decoder_segment_ids": jnp.ones_like(tokens),
+        }
+        loss, grads = jax.value_and_grad(lambda p: model.apply(p, batch, (), key, train=True)[0]["nats"].mean())(params)
+        updates, state = optimizer.update(grads, state, params)
+        return optax.apply_updates(params, updates), state, loss
+
+    key = jax.random.key(0)
+    params = model.init(key)
+    tokens = jax.random.randint(key, (setting["batch"], setting["length"]), 0, setting["vocabulary"])
+    kept = [params, jax.jit(optimizer.init)(params)]
+    program = update.lower(*kept, tokens, key).compile()
+
+    def step():
+        kept[0], kept[1], loss = program(*kept, tokens, key)
+        return loss
+
+    parameters = sum(x.size for x in jax.tree.leaves(params))
+    # What is temporary besides activations: the gradients, as large as the parameters.
+    activations = program.memory_analysis().temp_size_in_bytes - 4 * parameters
+    return Work(program, step, {"parameters": parameters, "activation_bytes": activations})
+
+
+WORKLOADS = {"attention": attention, "training": training}
+
+
+def attention_setting(kind, chunk):
+    """The setting of a kind's name: dense, full (separate keys), shared, local, or lshN with N rounds."""
+    import reformer
+
+    if kind.startswith("lsh"):
+        return reformer.LSH(rounds=int(kind[3:]), chunk=chunk)
+    if kind == "local":
+        return reformer.Local(chunk=chunk)
+    if kind == "dense":
+        return dense()
+    return reformer.Full(shared=kind == "shared")
+
+
+def dense():
+    """Attention as in the Transformer: all logits at once, kept for the backward pass. Only to be measured."""
+    from dataclasses import dataclass
+
+    import jax
+    import jax.numpy as jnp
+
+    @dataclass(frozen=True)
+    class Dense:
+        shared = False
+
+        def draw(self, key, heads, length, width):
+            return None
+
+        def decide(self, q, directions):
+            return None
+
+        def attend(self, q, k, v, key=None, *, causal=True, keep=None, train=False, decision=None):
+            logits = jnp.einsum("bhid,bhjd->bhij", q, k) * q.shape[-1] ** -0.5
+            legal = jnp.tri(q.shape[2], dtype=bool)[None, None]
+            return jnp.einsum("bhij,bhje->bhie", jax.nn.softmax(jnp.where(legal, logits, -1e30)), v)
+
+    return Dense()
+
+
+def serve(setting):
+    """A process's life: compile and warm up one cell, say so, then one line of answer per line of input."""
+    import jax
+
+    began = time.perf_counter()
+    work = WORKLOADS[setting["what"]](setting)
+    compiled = time.perf_counter()
+    jax.block_until_ready(work.step())
+    began_step = time.perf_counter()
+    jax.block_until_ready(work.step())
+    # Short steps are repeated within a measurement, or the clock and the dispatch would be measured.
+    times = max(1, min(50, round(0.05 / (time.perf_counter() - began_step))))
+    device = jax.devices()[0]
+    facts = {
+        "compile_seconds": compiled - began,
+        "temp_bytes": work.program.memory_analysis().temp_size_in_bytes,
+        "device": {"platform": device.platform, "kind": device.device_kind, "cores": os.cpu_count()},
+        "versions": {"jax": jax.__version__, "python": ".".join(map(str, sys.version_info[:3]))},
+        **work.facts,
+    }
+    print(json.dumps(facts), flush=True)
+    for _ in sys.stdin:
+        began = time.perf_counter()
+        for _ in range(times):
+            out = work.step()
+        jax.block_until_ready(out)
+        seconds = (time.perf_counter() - began) / times
+        peak = (device.memory_stats() or {}).get("peak_bytes_in_use")
+        if peak is None:
+            unit = 1 if sys.platform == "darwin" else 1024
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+        print(json.dumps({"seconds": seconds, "peak_bytes": peak}), flush=True)
+
+
+if __name__ == "__main__":
+    serve(json.loads(sys.argv[1]))
