@@ -20,14 +20,13 @@ never released, so no one can say whether a directory holds the authors' data: t
 of the texts instead.
 """
 
-import functools
 from collections import Counter
 
 from tasks import metrics
 from tasks.codecs import Codec, Unmade, codec
 from tasks.corpus import Corpus
 from tasks.documents import DocumentTask
-from tasks.logs import say
+from tasks.logs import say_once
 from tasks.task import SPLITS, DataError, check_integer
 from tasks.texts import Layout, find_texts
 from tasks.theories import imports_first
@@ -149,13 +148,7 @@ def _corpus(kind: str, path: str | None, words: Codec, least: int) -> Corpus:
     notes: Counter[tuple[str, str]] = Counter()
     for part in parts.values():
         notes.update({(what, reason): count for what, reason, count in part.facts["notes"]})
-    _tell(f"{kind}: {path}: {told(notes)}" if notes else "")
+    if notes:
+        say_once(f"{kind}: {path}: {told(notes)}")
     splits = {split: parts.get(split, parts["validation"]) for split in SPLITS}
     return Corpus(kind, words.name, least, tuple(part.facts["sha256"] for part in parts.values()), words, texts, splits)
-
-
-@functools.lru_cache(maxsize=64)
-def _tell(line: str) -> None:
-    """Says a line once: every evaluation of a config builds its own task."""
-    if line:
-        say(line)

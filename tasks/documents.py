@@ -20,7 +20,7 @@ import numpy as np
 
 from tasks import randomness
 from tasks.feeds import FEATURES, Batch, Feed, check_ids
-from tasks.logs import say
+from tasks.logs import say, say_once
 from tasks.slots import FREE, Slots
 from tasks.task import DataError, Source, Task, check_integer, check_split
 
@@ -124,9 +124,9 @@ class DocumentFeed(Feed):
         if not len(self._lengths) or int(self._lengths.min()) < 1:
             raise DataError(f"{task.name}: the {split} split has no document, or one without tokens")
         self._slots = Slots.free(batch_size * readers)
-        idle = batch_size * readers - len(self._lengths)
-        if split != "train" and idle > 0:
-            say(f"{task.name}: {split} has {len(self._lengths)} documents, so {idle} rows of each batch stay empty")
+        rows, documents = batch_size * readers, len(self._lengths)
+        if split != "train" and rows > documents:
+            say_once(f"{task.name}: {split} has {documents} documents for {rows} rows; the others stay empty")
 
     def __next__(self) -> Batch:
         slots = self._slots.seated(self._order)

@@ -21,7 +21,6 @@ BUILDERS = (tasks.arxiv, tasks.pg19, tasks.c4_4k, tasks.github, tasks.isabelle)
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    corpora._tell.cache_clear()
     monkeypatch.setenv("REPRO_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "documents"
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tasks
-from tasks import randomness
+from tasks import logs, randomness
 from tasks.metrics import NATS_PER_TOKEN
 
 LENGTH = 4
@@ -240,11 +240,13 @@ def test_documents_without_tokens_and_wrong_ids_are_refused():
         batches(small.feed("test", 1))
 
 
-def test_rows_that_never_read_are_told(caplog):
+def test_rows_that_never_read_are_told_once(caplog):
+    logs.say_once.cache_clear()
     task().feed("train", 9), task().feed("test", 5)
     assert not caplog.messages
     task().feed("test", 4, 0, (0, 2))
-    assert "test has 5 documents, so 3 rows of each batch stay empty" in caplog.text
+    task().feed("test", 8)
+    assert caplog.messages == ["numbers_True_5: test has 5 documents for 8 rows; the others stay empty"]
 
 
 def test_a_specimen_is_a_batch_of_zeros():

@@ -6,7 +6,7 @@ import json
 import pytest
 
 import tasks
-from tasks import corpora
+from tasks import logs
 
 SPLITS = ("train", "validation", "test")
 TEXTS = {
@@ -18,7 +18,7 @@ TEXTS = {
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    corpora._tell.cache_clear()
+    logs.say_once.cache_clear()
     monkeypatch.setenv("REPRO_CACHE", str(tmp_path / "cache"))
 
 
