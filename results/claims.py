@@ -105,6 +105,73 @@ def _reformer_table2():
     )
 
 
+def _reformer_figures():
+    """Figures 3 to 5 are curves without numbers, so what the text says of them is all there is to check."""
+    data = (("enwik8", "bits per byte"), ("imagenet64", "bits per dimension"))
+    same = [((f"{name}_shared_qk", "held_out"), (f"{name}_regular", "held_out")) for name, _ in data]
+    yield (
+        "reformer/figure3",
+        Claim(
+            name="shared_qk_no_worse",
+            sentence="Sharing queries and keys does not make the model worse.",
+            place="section 5, Figure 3 left",
+            check=near(same, 0.01),
+            note="Read as: at most 1 % above the regular model.",
+        ),
+    )
+    same = [((f"{name}_reversible", "held_out"), (f"{name}_regular", "held_out")) for name, _ in data]
+    yield (
+        "reformer/figure3",
+        Claim(
+            name="reversible_no_worse",
+            sentence="Reversible layers are as good as regular ones with the same parameters.",
+            place="section 5, Figure 3 right",
+            check=near(same, 0.01),
+            note="Read as: at most 1 % above the regular model.",
+        ),
+    )
+    rounds = ("lsh16", "lsh8", "lsh4", "lsh2", "lsh1")
+    yield (
+        "reformer/figure4",
+        Claim(
+            name="rounds_help",
+            sentence="More hash rounds are never worse (within the spread).",
+            place="section 5, Figure 4",
+            check=no_higher([((a, "validation"), (b, "validation")) for a, b in itertools.pairwise(rounds)]),
+        ),
+    )
+    yield (
+        "reformer/figure4",
+        Claim(
+            name="eight_rounds_suffice",
+            sentence="With 8 rounds the model almost equals full attention.",
+            place="section 5, Figure 4",
+            check=near([(("lsh8", "validation"), ("full", "validation"))], 0.01),
+            note="Read as: at most 1 % above it.",
+        ),
+    )
+    depths = ("layers20", "layers12", "layers6", "layers3")
+    yield (
+        "reformer/figure5",
+        Claim(
+            name="depth_helps",
+            sentence="Deeper models are better.",
+            place="section 5, Figure 5 left",
+            check=lower([((a, "test"), (b, "test")) for a, b in itertools.pairwise(depths)]),
+        ),
+    )
+    yield (
+        "reformer/figure5",
+        Claim(
+            name="lsh_near_full",
+            sentence="LSH attention comes close to full attention at the same number of steps.",
+            place="section 5",
+            check=near([(("layers3", "test"), ("layers3_full", "test"))], 0.03),
+            note="Read as: at most 3 % above it.",
+        ),
+    )
+
+
 def _memorizing_table4():
     columns = ("arxiv", "pg19", "c4", "github", "isabelle")
 
@@ -195,6 +262,7 @@ def _memorizing_others():
 
 CLAIMS = (
     *(claim.about("reformer/table2") for claim in _reformer_table2()),
+    *(claim.about(table) for table, claim in _reformer_figures()),
     *(claim.about("memorizing/table4") for claim in _memorizing_table4()),
     *(claim.about(table) for table, claim in _memorizing_others()),
 )

@@ -22,6 +22,7 @@ MIXED = Model(
     residual="reversible",
     dropout=0.2,
 )
+PAIR = dataclasses.replace(MIXED, layers=4, attention=MIXED.attention[1:3])
 
 
 def batch(b=4, length=24):
@@ -62,9 +63,26 @@ def distance(a, b):
 @pytest.fixture(scope="module")
 def oracle():
     """Plain autodiff of the same model: parameters, loss, gradients."""
-    model = dataclasses.replace(MIXED, backward="store")
+    model = dataclasses.replace(PAIR, backward="store")
     params = trained(model)
     return params, *gradient(model, params, batch())
+
+
+def check_gradients(model, oracle):
+    params, value, grads = oracle
+    v, g = gradient(model, params, batch())
+    np.testing.assert_allclose(v, value, rtol=1e-6)
+    assert distance(grads, g) <= 1e-5
+    # Leaf by leaf too, or a wrong small one would hide behind the large ones.
+    for a, b in zip(jax.tree.leaves(grads), jax.tree.leaves(g), strict=True):
+        assert distance(a, b) <= 1e-4
+
+
+@pytest.mark.slow
+def test_gradients_of_the_authors_mixture_of_layers():
+    params = trained(MIXED)
+    stored = gradient(dataclasses.replace(MIXED, backward="store"), params, batch())
+    check_gradients(MIXED, (params, *stored))
 
 
 @pytest.mark.parametrize(
@@ -78,13 +96,7 @@ def oracle():
     ids=lambda s: "-".join(map(str, s.values())),
 )
 def test_gradients_are_those_of_plain_autodiff(oracle, setting):
-    params, value, grads = oracle
-    v, g = gradient(dataclasses.replace(MIXED, **setting), params, batch())
-    np.testing.assert_allclose(v, value, rtol=1e-6)
-    assert distance(grads, g) <= 1e-5
-    # Leaf by leaf too, or a wrong small one would hide behind the large ones.
-    for a, b in zip(jax.tree.leaves(grads), jax.tree.leaves(g), strict=True):
-        assert distance(a, b) <= 1e-4
+    check_gradients(dataclasses.replace(PAIR, **setting), oracle)
 
 
 def primitives(jaxpr, name):
@@ -99,9 +111,9 @@ def primitives(jaxpr, name):
 
 
 def test_hashing_is_not_repeated_in_the_backward_pass():
-    data, shapes = batch(), jax.eval_shape(MIXED.init, jax.random.key(0))
-    forward = jax.make_jaxpr(partial(loss, MIXED))(shapes, data)
-    both = jax.make_jaxpr(jax.grad(partial(loss, MIXED)))(shapes, data)
+    data, shapes = batch(), jax.eval_shape(PAIR.init, jax.random.key(0))
+    forward = jax.make_jaxpr(partial(loss, PAIR))(shapes, data)
+    both = jax.make_jaxpr(jax.grad(partial(loss, PAIR)))(shapes, data)
     hashed = primitives(forward.jaxpr, "argmin")  # only hashing takes one
     assert hashed > 0
     assert primitives(both.jaxpr, "argmin") == hashed

@@ -16,7 +16,8 @@ def verdicts(table, records, scale):
 def test_claims_hold_on_the_papers_own_numbers(table):
     told = {name: verdict.verdict for name, verdict in verdicts(table, [], REPORTED).items()}
     expected = {"worth_five_times": "not run"}  # the figure's 1B value was not found
-    assert told == {name: expected.get(name, "holds") for name in told}
+    usual = "holds" if reported.find(table).cells else "not run"  # plots without numbers
+    assert told == {name: expected.get(name, usual) for name in told}
 
 
 def test_claims_have_names_of_their_own_and_speak_of_cells_that_exist():
