@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "configs"
 NOT_ROWS = ("tasks", "scales")  # folders of configs/ whose files are parts, not experiments
 FULL_SCALE = "paper"
+PLACES = ("DATA", "VOCABULARY")  # macros that say where files lie; what the files are is told by the data's fingerprint
 
 
 def nearest(word, choices, what="did you mean"):
@@ -61,6 +62,16 @@ class Composition:
         """The whole config as gin text, one binding a line, in a fixed order (macros first)."""
         keys = sorted(self.bindings, key=lambda k: ("." in k, k))
         return "".join(f"{key} = {self.bindings[key].value}\n" for key in keys)
+
+    @property
+    def portable_text(self):
+        """``text`` without the places of files, which mean nothing on another machine: what a record keeps."""
+        return re.sub(rf"^({'|'.join(PLACES)}) = .*$", r"\1 = None", self.text, flags=re.MULTILINE)
+
+    @property
+    def changes(self):
+        """The overrides that change what is run, as a tuple; where the data lies does not."""
+        return tuple(line for line in self.overrides if line.split("=")[0].strip() not in PLACES)
 
     @property
     def run_name(self):

@@ -32,6 +32,15 @@ def test_later_bindings_win_and_say_where_they_come_from(folder):
     assert found.text == "SEED = 7\nSTEPS = 3\nModel.width = 32\n"
 
 
+def test_where_the_data_lies_changes_nothing_that_a_record_tells(folder):
+    (folder / "base.gin").write_text("SEED = 0\nSTEPS = 10\nDATA = None\nDATABASE = 3\nTask.path = %DATA\n")
+    (folder / "demo/table/row.gin").write_text("include 'base.gin'\n")
+    found = files.compose("demo/table/row", overrides=["DATA = '/mnt/there'", "DATABASE = 4", "STEPS = 2"])
+    assert "DATA = '/mnt/there'\n" in found.text
+    assert found.portable_text == "DATA = None\nDATABASE = 4\nSEED = 0\nSTEPS = 2\nTask.path = %DATA\n"
+    assert found.changes == ("DATABASE = 4", "STEPS = 2")
+
+
 def test_a_shortened_name_sets_what_the_long_one_sets(folder):
     (folder / "demo/table/long.gin").write_text(
         "include 'base.gin'\npaper.Model.depth = 1\nother.Model.depth = 1\n"
