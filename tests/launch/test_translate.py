@@ -13,7 +13,7 @@ from rich.console import Console
 
 import tasks
 from launch import composition as files
-from launch import optimizers
+from launch import config, optimizers
 from launch.evaluate import evaluate
 from launch.experiment import Evaluation, Translation
 from launch.monitor import Monitor
@@ -128,6 +128,29 @@ def test_wrong_settings_are_explained():
     with pytest.raises(ValueError, match=r"vocabulary of 4, but the ids of copyreverse.* need 11"):
         Translation(dataclasses.replace(model, vocabulary=4), TASK)
     assert Evaluation(model, TASK).task is TASK
+
+
+def test_table4_rows_are_the_papers():
+    rows = {
+        "base_100k": (100_000, 512, 2048, 8, 0.1, "all"),
+        "base_500k": (500_000, 512, 2048, 8, 0.1, "none"),
+        "big_300k": (300_000, 1024, 4096, 16, 0.3, "none"),
+    }
+    for row, wanted in rows.items():
+        made = config.build(files.compose(f"reformer/table4/{row}"))
+        model, decoded = made.model, made.evaluations["newstest2014"]
+        assert (made.steps, model.width, model.hidden, model.heads, model.dropout, model.tie) == wanted
+        assert (model.layers, model.residual, model.attention.dropout, model.smoothing) == (6, "reversible", 0.1, 0.1)
+        peak = float(made.optimizer.rate(made.steps)(3999))
+        np.testing.assert_allclose(peak, (model.width * 4000) ** -0.5, rtol=1e-3)
+        assert (decoded.split, decoded.beam, decoded.alpha, decoded.examples) == ("test", 4, 0.6, None)
+        official = config.build(files.compose(f"reformer/table4/{row}_official"))
+        assert official.steps == made.steps
+        assert official.model.smoothing == 0 and official.model.shared_dropout
+        assert official.optimizer.steady_decay == 1e-5
+    # Facts: constants 0.088 and 0.0625, warm-up 8000, 65,536 padded tokens a side.
+    assert official.optimizer.rate.constant == 0.0625
+    assert official.batch_size * official.task.length == 65_536
 
 
 def test_steady_decay_does_not_follow_the_rate():
