@@ -13,4 +13,13 @@ One alphabet of axes for the package; signatures, einsums and comments use these
 Hard maths is a pure function of arrays; modules only declare parameters. Masks are boolean and True
 means keep. Everything random comes from an explicit key. State (caches, memories) goes in as an
 argument and comes out as a value; its leaves begin with the axis b.
+
+Read in the order of the paper: `attention` (local), `ring` (the memory), `retrieve` (with `ranking`,
+and `shards` for several devices), `memory` (attention over what was retrieved), `layers`, `model`,
+`adapt`.
 """
+
+from memorizing.model import Model
+from memorizing.retrieve import Search
+
+__all__ = ["Model", "Search"]

@@ -1,4 +1,4 @@
-"""Retrieval: the k stored keys with the largest dot product, for every query (section 3.1).
+"""Retrieval: the k stored keys with the largest dot product, for every query (section 3).
 
 Four ways, with the same results but for the share of the k best that they find:
 

@@ -1,4 +1,4 @@
-"""The memory: the last M (key, value) pairs of each slot's document, in a ring (section 3.1).
+"""The memory: the last M (key, value) pairs of each slot's document, in a ring (section 3).
 
 A memory is a value: it goes into a step as an argument and comes out as a result. In one step it
 is reset where a document begins, then read, then written, so a segment never finds itself:

@@ -1,0 +1,276 @@
+"""The Memorizing Transformer: embedding, layers of which some have a memory, scores per token (section 3).
+
+A decoder that reads a document segment by segment. Its state is a value: the XL cache of every layer
+(keys and values of the segment before) and the memory of the layers that have one. Parameters are
+float32, and so is the residual stream; projections compute in `dtype`. Layers between memory layers
+are stacked and scanned. The trainer knows a model by `init`, `start` and `apply`.
+"""
+
+import math
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from memorizing import attention, checks, ring
+from memorizing.layers import Layer, dropout
+from memorizing.memory import COMBINATIONS
+from memorizing.retrieve import Search
+
+DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
+BIASES = ("everywhere", "local", "nowhere")
+LOGITS_AT_ONCE = 1 << 24  # scores of vocabulary entries that exist at a time: 64 MiB
+
+
+class State(NamedTuple):
+    """What a model keeps between the segments of its slots' documents. Leaves begin with the axis b."""
+
+    caches: tuple  # for each run of layers keys and values, each [b,n,h,W,d]; () without an XL cache
+    real: jax.Array | None  # [b,W] bool, the same for all caches
+    rings: tuple  # one ring.Ring for each memory layer
+
+
+@dataclass(frozen=True)
+class Model:
+    """A language model over `vocabulary` ids; defaults are the paper's 200M model with memory.
+
+    layers, width (d_model), hidden (d_ff), heads, head_width: sizes.
+    memory: entries of the memory for each slot and head; 0 for none.
+    memory_layers: which layers have one, counted from 1 as in the paper.
+    neighbours: k, entries retrieved per query and head. search: how, see `retrieve.Search`.
+    memory_dtype: what is stored, 'float32' or 'bfloat16'.
+    cache: length of the XL cache of every layer; 0 for none.
+    combination: 'gate' (paper) or 'joint' softmax, see `memory.combine`.
+    normalise: unit queries and keys, and a learned scale for each head.
+    Settings in which the authors' code differs from the paper's text (the text is the default):
+    bias: T5's relative bias 'everywhere', 'local' (not in memory layers: the code) or 'nowhere'.
+    strict: a token does not attend to itself.
+    null_keys: empty caches and memory entries count as zero keys instead of being masked.
+    skip_first: the first token of each segment is not predicted.
+    store_padding: padding takes entries of the memory.
+    dropout: after the first norm of a layer, after its feed-forward, and at the end; the code has 0.05.
+    attention_dropout: of local attention's weights; the code has 0.05.
+    remat: recompute layers backwards; what was retrieved is kept, so nothing is searched twice.
+    """
+
+    vocabulary: int
+    layers: int = 12
+    width: int = 1024
+    hidden: int = 4096
+    heads: int = 8
+    head_width: int = 128
+    memory: int = 8192
+    memory_layers: tuple = (9,)
+    neighbours: int = 32
+    search: Search = field(default_factory=Search)
+    memory_dtype: str = "bfloat16"
+    cache: int = 0
+    combination: str = "gate"
+    normalise: bool = True
+    bias: str = "everywhere"
+    strict: bool = False
+    null_keys: bool = False
+    skip_first: bool = False
+    store_padding: bool = False
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    dtype: str = "float32"
+    remat: bool = False
+
+    def __post_init__(self):
+        for name in ("vocabulary", "layers", "width", "hidden", "heads", "head_width", "neighbours"):
+            checks.positive(name, getattr(self, name))
+        for name in ("memory", "cache"):
+            checks.positive(name, getattr(self, name), least=0)
+        checks.choice("combination", self.combination, COMBINATIONS)
+        checks.choice("bias", self.bias, BIASES)
+        checks.choice("dtype", self.dtype, tuple(DTYPES))
+        checks.choice("memory_dtype", self.memory_dtype, tuple(DTYPES))
+        checks.rate("dropout", self.dropout)
+        checks.rate("attention_dropout", self.attention_dropout)
+        object.__setattr__(self, "memory_layers", tuple(self.memory_layers))  # gin writes lists; models are hashable
+        layers = self.memory_layers
+        if self.memory and (len(set(layers)) < len(layers) or not set(layers) <= set(range(1, self.layers + 1))):
+            raise ValueError(
+                f"memory_layers is {layers}; layers count from 1 to {self.layers}, each at most once;"
+                " for no memory set memory=0"
+            )
+        if self.memory and self.memory < self.neighbours:
+            raise ValueError(
+                f"memory is {self.memory} but neighbours is {self.neighbours}; retrieve at most all entries"
+            )
+
+    @property
+    def number(self):
+        """What projections compute in."""
+        return DTYPES[self.dtype]
+
+    @property
+    def runs(self):
+        """Layers with the same parameters that follow each other: ((how many, whether they remember), ...).
+
+        A memory layer is a run of its own, since each has its own memory.
+        """
+        remembers = [bool(self.memory) and layer in self.memory_layers for layer in range(1, self.layers + 1)]
+        groups = ((kind, len(list(group))) for kind, group in groupby(remembers))
+        return tuple(run for kind, n in groups for run in ([(1, True)] * n if kind else [(n, False)]))
+
+    @partial(jax.jit, static_argnums=0)
+    def init(self, key, batch=None):
+        """Parameters, float32; nothing depends on the batch or its shape.
+
+        A layer begins alike with and without a memory, but for the gates: these begin at 0, half memory.
+        """
+        keys = jax.random.split(key, 2)
+        x, real = jnp.zeros((1, 1, self.width)), jnp.ones((1, 1), bool)
+        make = lambda key: Layer(self).init(key, x, real, None, None, key, False)["params"]  # noqa: E731
+        layers = jax.vmap(make)(jax.random.split(keys[0], self.layers))
+        stacks, first = [], 0
+        for n, remembers in self.runs:
+            stack = jax.tree.map(lambda x, first=first, n=n: x[first : first + n], layers)
+            if remembers and self.combination == "gate":
+                stack["gate"] = jnp.zeros((n, self.heads))
+            if remembers and self.bias == "local":
+                del stack["bias"]
+            stacks.append(stack)
+            first += n
+        return {
+            "embedding": jax.random.normal(keys[1], (self.vocabulary, self.width)),
+            "layers": tuple(stacks),
+            "norm": jnp.ones((self.width,)),
+        }
+
+    def start(self, batch_size):
+        """State before the first segment: empty caches and memories."""
+        caches, real = (), None
+        if self.cache:
+            shape = (self.heads, self.cache, self.head_width)
+            caches = tuple((jnp.zeros((batch_size, n, *shape), self.number),) * 2 for n, _ in self.runs)
+            real = jnp.full((batch_size, self.cache), self.null_keys)
+        return State(caches, real, self._rings(batch_size))
+
+    def _rings(self, batch_size):
+        make = partial(ring.empty, batch_size, self.heads, self.memory, self.head_width)
+        return tuple(make(DTYPES[self.memory_dtype]) for _, remembers in self.runs if remembers)
+
+    def apply(self, params, batch, state, key=None, *, train=False, inspect=False):
+        """Scores of one segment per slot -> ({"nats", "correct", "weights"} float32 [b,l], state).
+
+        batch: decoder_input_tokens, decoder_target_tokens int32 [b,l], decoder_loss_weights float32
+            [b,l], decoder_segment_ids int32 [b,l] (0 for padding), and document_start [b]: 1 where
+            this is the first segment of its document, whose slot then forgets what it holds.
+        key: draws dropout, only if `train`.
+        inspect: also returns a tuple of `layers.Look`, one for each memory layer.
+        """
+        x, state, looks = self.hidden_states(params, batch, state, key, train=train, inspect=inspect)
+        nats, correct = self._predict(params, x, batch["decoder_target_tokens"])
+        weights = batch["decoder_loss_weights"].astype(jnp.float32)
+        if self.skip_first:
+            weights = weights.at[:, 0].set(0.0)
+        scores = {"nats": nats, "correct": correct, "weights": weights}
+        return (scores, state, looks) if inspect else (scores, state)
+
+    def hidden_states(self, params, batch, state, key=None, *, train=False, inspect=False):
+        """The normalised residual stream after the last layer, float32 [b,l,e]; the next state; Looks."""
+        if "document_start" not in batch:
+            raise ValueError(
+                "the batch has no document_start [b]; feed documents in order, one per slot, with 1 where one begins"
+            )
+        start, real = batch["document_start"], batch["decoder_segment_ids"] > 0
+        key = jax.random.key(0) if key is None else key
+        x = params["embedding"][batch["decoder_input_tokens"]]
+        caches, rings, looks, layer = [], [], [], 0
+        held = iter([ring.reset(one, start) for one in state.rings])
+        next_real = state.real
+        for number, ((n, remembers), stack) in enumerate(zip(self.runs, params["layers"], strict=True)):
+            memories = next(held) if remembers else None
+            cache = jax.tree.map(lambda x: x.swapaxes(0, 1), state.caches[number]) if self.cache else None
+            one_layer = self._one_layer(remembers, real, state.real, start, memories, train, inspect)
+            keys = jax.vmap(partial(jax.random.fold_in, key))(layer + jnp.arange(n))
+            x, (cache, stored, look) = jax.lax.scan(one_layer, x, (stack, cache, keys))
+            if self.cache:
+                *cache, next_real = cache
+                caches.append(tuple(x.swapaxes(0, 1) for x in cache))
+                next_real = next_real[0]
+            if remembers:
+                k, v = (x[0] for x in stored)
+                rings.append(ring.write(memories, k, v, None if self.store_padding else real))
+                looks.append(jax.tree.map(lambda x: x[0], look))
+            layer += n
+        x = dropout(x, self.dropout if train else 0.0, jax.random.fold_in(key, self.layers))
+        x = nn.RMSNorm(epsilon=1e-6).apply({"params": {"scale": params["norm"]}}, x)
+        return x, State(tuple(caches), next_real, tuple(rings)), tuple(looks)
+
+    def _one_layer(self, remembers, real, past_real, start, memories, train, inspect):
+        """The step that a run of layers scans: x, (parameters, cache, key) -> x, (cache, pairs, look)."""
+        module = Layer(self, remembers)
+
+        def compute(params, x, past, key):
+            return module.apply({"params": params}, x, real, past, memories, key, train, inspect)
+
+        if self.remat:
+            compute = jax.checkpoint(compute, policy=jax.checkpoint_policies.save_only_these_names("found"))
+
+        def step(x, inputs):
+            params, cache, key = inputs
+            past = attention.forget(attention.Past(*cache, past_real), start, self.null_keys) if self.cache else None
+            x, k, v, look = compute(params, x, past, key)
+            cache = attention.advance(past, k, v, real) if self.cache else None
+            return x, (cache, (k, v) if remembers else None, look)
+
+        return step
+
+    def logits(self, params, x):
+        """Unnormalised log-probabilities of every id, float32 [b,l,vocabulary]; the embedding is the output matrix."""
+        return attention.einsum("ble,ve->blv", x.astype(self.number), params["embedding"].astype(self.number)) * (
+            self.width**-0.5
+        )
+
+    def _predict(self, params, x, targets):
+        """Nats of the targets, and whether the likeliest id is one; a few positions at a time."""
+        b, length = targets.shape
+        each = max(1, LOGITS_AT_ONCE // (b * self.vocabulary))
+        each = next(n for n in range(min(each, length), 0, -1) if length % n == 0)
+
+        @jax.checkpoint
+        def some(inputs):
+            x, targets = inputs
+            logits = self.logits(params, x)
+            hit = jnp.take_along_axis(logits, targets[..., None], axis=-1).squeeze(-1)
+            correct = (logits.argmax(-1) == targets).astype(jnp.float32)
+            return jax.nn.logsumexp(logits, axis=-1) - hit, correct
+
+        cut = lambda x: x.reshape(b, length // each, each, *x.shape[2:]).swapaxes(0, 1)  # noqa: E731
+        out = jax.lax.map(some, (cut(x), cut(targets)))
+        return tuple(x.swapaxes(0, 1).reshape(b, length) for x in out)
+
+
+def measures(looks, weights):
+    """Figures to log, each a mean over tokens and heads: {"memory1_share": [], ...}, one set per memory layer.
+
+    looks: of `Model.apply`. weights [b,l]: of the tokens, as in its scores.
+    share: of the memory in the output (the gate, or the joint softmax's mass). age: of what was
+    retrieved, in tokens, weighted by its attention. recall: share of the k best that was found.
+    filled: share of the k places that held an entry.
+    """
+    out, total = {}, jnp.maximum(weights.sum(), 1.0)
+    for n, look in enumerate(looks, 1):
+        values = {
+            "share": look.share,
+            "age": jnp.sum(look.weight * look.real * look.age, axis=-1),
+            "recall": look.recall,
+            "filled": look.real.mean(-1),
+        }
+        for name, value in values.items():
+            out[f"memory{n}_{name}"] = jnp.sum(value.mean(1) * weights) / total
+    return out
+
+
+def bytes_of_state(model, batch_size):
+    """Bytes of caches and memories together, without making them."""
+    leaves = jax.tree.leaves(jax.eval_shape(partial(model.start, batch_size)))
+    return sum(math.prod(x.shape) * x.dtype.itemsize for x in leaves)
