@@ -9,6 +9,9 @@ equation 9. What went in is found again from what came out, a = b' - f(a'): the 
 the last streams only, whatever the depth. It calls every f once more, for its value and its
 gradients together (`pull`).
 
+In float32 that costs the last bits: relative to what layers add, not to what was there, so a first
+stream that is much smaller than later ones (tiny embeddings) is found again less exactly.
+
 What chance decides must be the same both times. Keys are: one per sublayer, made of its number.
 Bucket ids are not, because reconstructed activations differ in the last bits and could fall into
 another bucket; they are kept (4 bytes per position, round and head).
@@ -31,6 +34,7 @@ import jax
 import jax.numpy as jnp
 
 from reformer import checks
+from reformer.swapping import fetch, park
 
 RESIDUALS = ("single", "reversible")
 BACKWARDS = ("store", "remat", "invert")
@@ -88,7 +92,8 @@ class Stack:
         return _forward(self, params, streams, side, key)[0]
 
     def steps(self, index, layers, key):
-        """(sublayer, its parameters, its key) of one period, in order."""
+        """(sublayer, its parameters, its key) of one period, in order; fetched if the host holds them."""
+        layers = fetch(layers)
         names = [(i, sublayer) for i, layer in enumerate(self.pattern) for sublayer in layer]
         return [
             (sublayer, layers[i][sublayer.name], jax.random.fold_in(key, index * len(names) + at))
@@ -145,7 +150,7 @@ def _inverting_backward(stack, saved, dstreams):
             dlayers[i][sublayer.name] = dp
             if ds is not None:
                 dsource = dsource + ds
-        return ((a, b), (da, db), dsource), tuple(dlayers)
+        return ((a, b), (da, db), dsource), park(tuple(dlayers), layers)
 
     dsource = None if side.source is None else jnp.zeros_like(side.source)
     carry = (streams, dstreams, dsource)

@@ -21,6 +21,9 @@ MIXED = Model(
     attention=(Local(chunk=8, dropout=0.1), Local(chunk=8), LSH(rounds=2, chunk=4, dropout=0.1), Local(chunk=8)),
     residual="reversible",
     dropout=0.2,
+    # What layers add is of size 1. From a much smaller start it could be taken off again only with a larger error.
+    token_stddev=1.0,
+    position_stddev=1.0,
 )
 PAIR = dataclasses.replace(MIXED, layers=4, attention=MIXED.attention[1:3])
 
