@@ -149,7 +149,9 @@ class Model:
         caches, real = (), None
         if self.cache:
             shape = (self.heads, self.cache, self.head_width)
-            caches = tuple((jnp.zeros((batch_size, n, *shape), self.number),) * 2 for n, _ in self.runs)
+            caches = tuple(
+                tuple(jnp.zeros((batch_size, n, *shape), self.number) for _ in range(2)) for n, _ in self.runs
+            )
             real = jnp.full((batch_size, self.cache), self.null_keys)
         return State(caches, real, self._rings(batch_size))
 

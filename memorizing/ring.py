@@ -35,8 +35,9 @@ class Ring(NamedTuple):
 def empty(batch_size, heads, capacity, width, dtype=jnp.float32):
     """A ring of `capacity` entries of which none counts; bfloat16 takes half the space."""
     checks.positive("capacity", capacity)
-    store = jnp.zeros((batch_size, heads, capacity, width), dtype)
-    return Ring(store, store, jnp.zeros((batch_size,), jnp.int32))
+    # Two arrays, not one twice: a state that is donated must not hold a buffer two times.
+    keys, values = (jnp.zeros((batch_size, heads, capacity, width), dtype) for _ in range(2))
+    return Ring(keys, values, jnp.zeros((batch_size,), jnp.int32))
 
 
 def size(ring):
