@@ -19,6 +19,7 @@ from reformer.lsh import LSH
 from reformer.products import einsum
 from reformer.reversible import BACKWARDS, RESIDUALS, Side, Stack
 from reformer.sublayers import ACTIVATIONS, FeedForward, SelfAttention, dropout
+from reformer.swapping import fetch, fetch_but
 
 DTYPES = ("float32", "bfloat16")
 MERGES = ("concatenate", "average")
@@ -78,6 +79,8 @@ class Model:
     causal: bool = True
     dtype: str = "float32"
     tie_output: bool = False
+
+    swappable = True  # parameters may lie in the host's memory, see `swapping`
 
     def __post_init__(self):
         for name in ("vocabulary", "length", "layers", "width", "hidden", "heads"):
@@ -173,6 +176,7 @@ class Model:
         key: draws the rotations of LSH attention (per layer, round and head, the same for
             the whole batch) and, only if `train`, dropout. None is a fixed key.
         """
+        params = fetch_but(params, "layers")  # once, since a tied table is used twice
         streams = self.hidden_states(params, batch, key, train=train)
         targets = batch["decoder_target_tokens"]
         most = self.loss_chunk or max(1, LOGITS_BUDGET // (targets.shape[0] * self.vocabulary))
@@ -183,7 +187,7 @@ class Model:
     def hidden_states(self, params, batch, key=None, *, train=False):
         """The streams after the last layer, a tuple of one or two float32 [b,l,e]."""
         key = jax.random.key(0) if key is None else key
-        x = Embedding(self).apply({"params": params["embedding"]}, batch["decoder_input_tokens"])
+        x = Embedding(self).apply({"params": fetch(params["embedding"])}, batch["decoder_input_tokens"])
         x = dropout(x, self.dropout if train else 0.0, jax.random.fold_in(key, 0), self.shared_dropout)
         side = Side(batch["decoder_segment_ids"] > 0)
         return self.stack(train).run(params["layers"], x, side, jax.random.fold_in(key, 1))
@@ -206,7 +210,7 @@ class Model:
         return decode.generate(self, params, prompt, count, key, **settings)
 
     def _head(self, params):
-        return params["head"], params["embedding"]["tokens"] if self.tie_output else None
+        return fetch((params["head"], params["embedding"]["tokens"] if self.tie_output else None))
 
     def _scores(self, params, streams, targets):
         """Cross-entropy in nats, and 1 where the most likely id is the target; float32 [b,l] both."""

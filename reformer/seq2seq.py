@@ -17,6 +17,7 @@ from reformer.full import Full
 from reformer.model import DTYPES, LOGITS_BUDGET, Embedding, Head, cross_entropy
 from reformer.reversible import BACKWARDS, RESIDUALS, Side, Stack
 from reformer.sublayers import ACTIVATIONS, FeedForward, SelfAttention, dropout, norm
+from reformer.swapping import fetch_but
 
 TIES = ("none", "embeddings", "all")
 
@@ -65,6 +66,8 @@ class Seq2Seq:
     loss_chunk: int | None = None
     heads_at_once: int | None = None
     dtype: str = "float32"
+
+    swappable = True  # parameters may lie in the host's memory, see `swapping`
 
     def __post_init__(self):
         for name in ("vocabulary", "length", "layers", "width", "hidden", "heads"):
@@ -159,6 +162,7 @@ class Seq2Seq:
             [b,l]; segment 0 is padding.
         key: of dropout, only if `train`. None is a fixed key.
         """
+        params = fetch_but(params, "encoder", "decoder")
         key = jax.random.key(0) if key is None else key
         source = batch["encoder_input_tokens"], batch["encoder_segment_ids"] > 0
         side = self.encode(params, *source, jax.random.fold_in(key, 0), train=train)
