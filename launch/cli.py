@@ -103,7 +103,7 @@ def _parser():
     from launch import data, profile  # argparse only; JAX is imported when a measurement starts
 
     data.add_arguments(commands.add_parser("data", help="make what a task's data needs before a run: its vocabulary"))
-    profile.add_arguments(command(profile.run, "profile", "time and memory of attention against length"))
+    profile.add_arguments(command(profile.run, "profile", "time and memory, measured: attention, training steps, models"))
     return parser
 
 

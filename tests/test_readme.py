@@ -21,8 +21,9 @@ TARGETS = sorted(set(re.findall(r"make ([a-z]+)", "\n".join(CODE + re.findall(r"
 def test_commands_are_accepted_and_name_things_that_exist(command):
     arguments = cli._parser().parse_args(shlex.split(command)[1:])
     if hasattr(arguments, "stem") and "lsh8" not in arguments.stem:
+        settings = [setting for setting in arguments.overrides if "/path/to" not in setting]  # the reader's own place
         for stem in files.select(arguments.stem):
-            config.build(files.compose(stem, arguments.scale, arguments.seeds[0], arguments.overrides))
+            config.build(files.compose(stem, arguments.scale, arguments.seeds[0], settings))
 
 
 def test_the_readme_shows_the_commands_and_targets_that_matter():
