@@ -4,7 +4,8 @@ SHELL := /bin/sh
 
 VENV := .venv
 PY := $(VENV)/bin/python
-PYTEST := $(PY) -m pytest -q $(if $(JOBS),-n $(JOBS))
+JOBS ?= 2
+PYTEST := $(PY) -m pytest -q $(if $(filter-out 1,$(JOBS)),-n $(JOBS))
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
@@ -29,7 +30,7 @@ reproduce: setup ## Train Table 2 of Reformer at scale cpu (3 seeds), set it bes
 report: setup ## The page with tables and plots, and results/README.md, from the records
 	$(VENV)/bin/repro report
 
-test: setup ## All tests (JOBS=2 runs them in two processes; so does quick)
+test: setup ## All tests (JOBS processes, 2 unless you say otherwise; so does quick)
 	$(PYTEST)
 
 quick: setup ## The fast tests
