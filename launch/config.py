@@ -6,6 +6,7 @@ without a word under ``nn.remat`` and its kin, and a binding on anything that Py
 
 import inspect
 import re
+import sys
 
 import gin
 
@@ -98,12 +99,26 @@ def _check_names(composition):
                     f"{binding.origin}: {selector} has no parameter {parameter!r}{nearest(parameter, known)} "
                     f"It has {', '.join(known)}"
                 )
+    _check_scopes(composition.bindings)
     for macro, origin in asked.items():
         if macro not in macros:
             raise ConfigError(
                 f"{origin} needs the macro {macro}, which nothing sets{nearest(macro, macros)} "
                 f"Set it in a gin file, or with --set '{macro} = ...'"
             )
+
+
+def _check_scopes(bindings):
+    """Says which scopes keep their own value of what the command line sets for all others: gin says nothing."""
+    for key, binding in bindings.items():
+        if binding.origin.startswith("--set") and "." in key and "/" not in key:
+            scopes = [other.rsplit("/", 1)[0] for other in bindings if other.endswith("/" + key)]
+            if scopes:
+                print(
+                    f"note: {key} has a value of its own in {', '.join(scopes)}; to change it there write "
+                    f"--set '{scopes[0]}/{key} = {binding.value}'",
+                    file=sys.stderr,
+                )
 
 
 def _find(selector, origin):
@@ -122,14 +137,15 @@ def _first_line(error):
 
 
 def _where(error, composition):
-    """File and line of the scope gin was building when it failed, if its trail tells."""
+    """File and line of the parameters that the message names, of what gin was building, if its trail tells."""
     trail = re.findall(r"In call to configurable '(\w+)'[^\n]*?(?:in scope '([\w/]+)')?\n?", str(error))
     if not trail:
         return ""
     name, scope = trail[0]
+    words = set(re.findall(r"\w+", _first_line(error)))
     lines = [
         f"{binding.origin} ({key})"
         for key, binding in composition.bindings.items()
-        if re.fullmatch(rf"(?:{re.escape(scope)}/)?(?:\w+\.)?{name}\.\w+", key)
+        if re.fullmatch(rf"(?:{re.escape(scope)}/)?(?:\w+\.)?{name}\.\w+", key) and key.rsplit(".", 1)[-1] in words
     ]
     return f"  [{name}: {', '.join(lines)}]" if lines else f"  [{name}]"

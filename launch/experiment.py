@@ -100,6 +100,8 @@ class Experiment:
       accumulate: micro-batches an update; the gradient is that of the whole batch.
       sharding: ``replicate`` or ``fsdp`` (parameters and optimiser state split over the data axis, by shape), or a
         tuple of (regular expression on the path, axis names) pairs, first match wins.
+      swap: parameters and optimiser state live in the host's memory, and layers are streamed (``launch.swapping``);
+        for models too deep for the accelerator. Results change by rounding at most.
     """
 
     model: Any
@@ -115,6 +117,7 @@ class Experiment:
     keep: int = 2
     accumulate: int = 1
     sharding: Any = "replicate"
+    swap: bool = False
 
     def __post_init__(self):
         for name, least in (("steps", 1), ("batch_size", 1), ("log_every", 1), ("keep", 1), ("accumulate", 1),
@@ -125,7 +128,7 @@ class Experiment:
         _check_parts("Experiment", self)
         if not callable(getattr(self.optimizer, "build", None)):
             raise ValueError(f"Experiment.optimizer is {self.optimizer!r}; it must be one, such as @optimizers.Adam()")
-        entries = self.evaluations.items() if isinstance(self.evaluations, dict) else [("", None)]
+        entries = self.evaluations.items() if self.evaluations and isinstance(self.evaluations, dict) else [("", None)]
         for name, evaluation in entries:
             if not isinstance(evaluation, Evaluation | Translation) or not re.fullmatch(r"[a-z0-9_]+", str(name)):
                 raise ValueError(
@@ -135,6 +138,12 @@ class Experiment:
         if isinstance(self.sharding, str) and self.sharding not in ("replicate", "fsdp"):
             raise ValueError(
                 f"Experiment.sharding is {self.sharding!r}; it must be 'replicate', 'fsdp', or (expression, axes) pairs"
+            )
+        models = [self.model, *(evaluation.model for evaluation in self.evaluations.values())]
+        if self.swap and (fixed := next((m for m in models if not getattr(m, "swappable", False)), None)):
+            raise ValueError(
+                f"Experiment.swap is {self.swap!r}, but {type(fixed).__name__} cannot stream its parameters; "
+                "set swap to False, or use @reformer.Model() or @reformer.Seq2Seq()"
             )
         if self.batch_size % self.accumulate:
             raise ValueError(

@@ -87,3 +87,24 @@ def test_required_macro_fails_by_name(tmp_path):
     (tmp_path / "row.gin").write_text("include 'train.gin'\n")
     with pytest.raises(ConfigError, match=r"configs/train.gin:\d+ needs the macro MODEL, which nothing sets"):
         config.build(files.compose(str(tmp_path / "row.gin")))
+
+
+def test_scopes_that_keep_their_own_value_are_named(capsys):
+    build("reformer.LSH.rounds = 3")
+    said = capsys.readouterr().err
+    assert "note: reformer.LSH.rounds has a value of its own in" in said
+    assert "--set 'lsh8/reformer.LSH.rounds = 3'" in said or "--set 'train/reformer.LSH.rounds = 3'" in said
+    build("train/reformer.LSH.rounds = 3", "reformer.LSH.chunk = 4")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_refused_value_is_shown_with_its_own_line_only():
+    with pytest.raises(ConfigError) as told:
+        build("WIDTH = 15")
+    assert "reformer.Model.width" in str(told.value)
+    assert "reformer.Model.vocabulary" not in str(told.value)
+
+
+def test_an_experiment_without_evaluations_is_refused():
+    with pytest.raises(ConfigError, match=r"evaluations is \{\}"):
+        build("EVALUATIONS = {}")
