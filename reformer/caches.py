@@ -35,6 +35,9 @@ from reformer.local import Local
 from reformer.lsh import LSH
 from reformer.products import einsum
 
+# Slots looked at together. Blocks nobody has reached are never visited, and none is copied whole.
+BLOCK = 1024
+
 
 class Kept(NamedTuple):
     """Of every row b, layer n, head h and slot t."""
@@ -45,8 +48,10 @@ class Kept(NamedTuple):
 
 
 def slots(setting, capacity):
-    """How many tokens a setting keeps, if there are at most `capacity`."""
-    return min(capacity, setting.chunk * (setting.before + 1)) if isinstance(setting, Local) else capacity
+    """How many tokens a setting has room for, if there are at most `capacity`; above `BLOCK`, whole blocks."""
+    if isinstance(setting, Local):
+        return min(capacity, setting.chunk * (setting.before + 1))
+    return capacity if capacity <= BLOCK else -(-capacity // BLOCK) * BLOCK
 
 
 def candidates(setting, capacity):
@@ -100,16 +105,16 @@ def look(setting, kept, layer, at, q, k, v, buckets):
     keys = kept.keys.at[rows, layer, :, at % t].set(_keys(setting, q, k)[:, :, 0])
     values = kept.values.at[rows, layer, :, at % t].set(v[:, :, 0])
     ids = kept.buckets
-    legal = _legal(setting, _held(t, at), at)  # [b,t]
+    legal = _legal(setting, _held(t, at), at)[:, None]  # [b,1,t]
     if ids is None:
-        seen = legal[:, None], _layer(keys, layer), _layer(values, layer)
+        y, seen = _attend(q[:, :, 0], keys, values, layer, legal, jnp.minimum(at.max(), t - 1))
     else:
         ids = ids.at[rows, layer, :, :, at % t].set(buckets[..., 0])
         index, legal = _ranked(setting, _layer(ids, layer) == buckets, legal)
         where = rows[:, None, None], layer, jnp.arange(q.shape[1])[None, :, None], index
-        seen = legal, keys[where], values[where]
-    y = _attend(q[:, :, 0], *seen)
-    y = jnp.where(seen[0].any(-1)[..., None], y, v[:, :, 0]) if setting.shared else y
+        y, seen = _attend(q[:, :, 0], keys[where][:, None], values[where][:, None], 0, legal, index.shape[2] - 1)
+    if setting.shared:
+        y = jnp.where(seen[..., None], y, v[:, :, 0])
     return y[:, :, None].astype(v.dtype), Kept(keys, values, ids)
 
 
@@ -138,7 +143,7 @@ def _legal(setting, held, at):
 
 
 def _ranked(setting, met, legal):
-    """Candidates: met bool [b,h,r,t], legal [b,t] -> slots int32 [b,h,s], and whether each may be seen, bool [b,h,s].
+    """The candidates: met bool [b,h,r,t], legal [b,1,t] -> slots int32 [b,h,s], and which may be seen, bool [b,h,s].
 
     Slots of LSH attention are positions: later is newer. Ranks stay exact in float32 up to 8M
     tokens, and XLA selects floats without sorting them all.
@@ -146,15 +151,34 @@ def _ranked(setting, met, legal):
     (b, h, _, t), most = met.shape, candidates(setting, met.shape[3])
     position = jnp.arange(t, dtype=jnp.float32)[None, None]
     rank = jnp.where(met.any(2), position + t, position)
-    rank = jnp.where(legal[:, None], rank, -1.0).reshape(b * h, t)
+    rank = jnp.where(legal, rank, -1.0).reshape(b * h, t)
     best, index = jax.lax.top_k(rank, most)
     least = t if setting.within_bucket else 0
     return index.reshape(b, h, most), (best >= least).reshape(b, h, most)
 
 
-def _attend(q, legal, k, v):
-    """q [b,h,d], legal [b,1 or h,s], k and v [b,h,s,d] -> float32 [b,h,d]; zero where nothing is legal."""
-    logits = jnp.where(legal, einsum("bhd,bhsd->bhs", q, k), MASKED)
-    p = jnp.exp(logits - jnp.maximum(logits.max(-1, keepdims=True), FLOOR))
-    total = p.sum(-1)
-    return einsum("bhs,bhsd->bhd", p.astype(v.dtype), v) / jnp.where(total > 0, total, 1.0)[..., None]
+def _attend(q, keys, values, layer, legal, last):
+    """Softmax over what is legal: q [b,h,d], keys and values [b,n,h,t,d], legal bool [b,1 or h,t].
+
+    last: the last slot that need be visited. Returns float32 [b,h,d], zero where nothing is legal,
+    and whether anything is, bool [b,h].
+    """
+    (b, h, d), t = q.shape, keys.shape[3]
+    block = BLOCK if t % BLOCK == 0 else t
+
+    def slots(x, i):
+        start = jnp.asarray([0, layer, 0, i * block, 0], jnp.int32)
+        return jax.lax.dynamic_slice(x, start, (b, 1, h, block, d))[:, 0]
+
+    def visit(i, carry):
+        top, total, o = carry
+        here = jax.lax.dynamic_slice_in_dim(legal, i * block, block, axis=2)
+        logits = jnp.where(here, einsum("bhd,bhsd->bhs", q, slots(keys, i)), MASKED)
+        peak = jnp.maximum(top, logits.max(-1))
+        p, fade = jnp.exp(logits - peak[..., None]), jnp.exp(top - peak)
+        part = einsum("bhs,bhsd->bhd", p.astype(values.dtype), slots(values, i))
+        return peak, total * fade + p.sum(-1), o * fade[..., None] + part
+
+    start = jnp.full((b, h), FLOOR), jnp.zeros((b, h)), jnp.zeros((b, h, d))
+    _, total, o = jax.lax.fori_loop(0, last // block + 1, visit, start)
+    return o / jnp.where(total > 0, total, 1.0)[..., None], total > 0

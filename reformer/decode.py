@@ -43,7 +43,7 @@ class Decoder:
     model: Model
     capacity: int
 
-    AXIS: ClassVar = Cache(0, 0, None)  # where rows stand in a cache, for `search.beam_search`
+    AXIS: ClassVar = Cache._make((0, 0, None))  # where rows stand in a cache, for `search.beam_search`
 
     def __post_init__(self):
         checks.positive("capacity", self.capacity)
