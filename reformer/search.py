@@ -120,7 +120,7 @@ def penalty(length, alpha):
     return ((5.0 + length) / 6.0) ** alpha
 
 
-def beam_search(step, cache, tokens, eos, count, beams, alpha=0.6, axis=0):
+def beam_search(step, cache, tokens, eos, count, beams, alpha=0.6, axis=0, candidates=None):
     """The `beams` best continuations of at most `count` tokens found for each sequence -> `Found`.
 
     cache: of b x beams rows, those of one sequence next to each other; see `repeat`.
@@ -128,6 +128,9 @@ def beam_search(step, cache, tokens, eos, count, beams, alpha=0.6, axis=0):
     alpha: see `penalty`; 0 compares plain log-probabilities.
     axis: where the rows stand in the leaves of the cache: a number, or a tree of numbers that the
         cache's structure refines, None for parts that belong to all rows alike.
+    candidates: a beam may end only where that is among so many best continuations of its sequence in
+        that step, 2 x beams in the usual searches; None: always. Without a limit a weak model's best
+        hypothesis is the empty one: an unlikely end costs less than many words that are not sure.
 
     In each step every beam may end, and the `beams` best continuations that do not end live on.
     The search stops when no living beam can overtake the hypotheses found. Hypotheses
@@ -150,9 +153,13 @@ def beam_search(step, cache, tokens, eos, count, beams, alpha=0.6, axis=0):
         at, last, cache, live, done = state
         logits, cache = step(cache, last)
         scores = live.scores[..., None] + jax.nn.log_softmax(logits.astype(jnp.float32)).reshape(b, k, -1)
+        ends = scores[:, :, eos]
+        if candidates is not None and candidates < scores[0].size:
+            least = jax.lax.top_k(scores.reshape(b, -1), candidates)[0][:, -1:]
+            ends = jnp.where(ends >= least, ends, NOTHING)
         ended = Found(
             live.tokens.at[:, :, at].set(eos),
-            scores[:, :, eos] / penalty(at + 1, alpha),
+            ends / penalty(at + 1, alpha),
             jnp.full((b, k), at + 1, jnp.int32),
         )
         both = jax.tree.map(lambda x, y: jnp.concatenate([x, y], 1), done, ended)

@@ -16,6 +16,7 @@ from reformer import checks, positions
 from reformer.cross import join, look_up, project
 from reformer.search import beam_search
 from reformer.sublayers import norm
+from reformer.swapping import fetch
 
 
 class Cache(NamedTuple):
@@ -98,10 +99,11 @@ def translate(model, params, tokens, real, *, eos=1, beams=4, alpha=0.6, extra_l
     more than the model has positions.
     """
     checks.positive("extra_length", extra_length, least=0)
+    params = fetch(params)  # all at once: every token reads all layers
     count = min(tokens.shape[1] + extra_length, model.length)
     cache = begin(model, params, tokens, real, beams, count)
     first = jnp.zeros(tokens.shape[0], jnp.int32)  # what every target begins with, as in training
-    return beam_search(partial(step, model, params), cache, first, eos, count, beams, alpha, ROWS)
+    return beam_search(partial(step, model, params), cache, first, eos, count, beams, alpha, ROWS, 2 * beams)
 
 
 def _row(model, params, at):

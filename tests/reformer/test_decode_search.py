@@ -41,10 +41,10 @@ def score(tokens, which, alpha, table=TABLE):
     return nats(tokens, which, table) / ((5 + len(tokens)) / 6) ** alpha
 
 
-def beams_found(beams, alpha, table=TABLE):
+def beams_found(beams, alpha, table=TABLE, candidates=None):
     def run():
         cache = search.repeat(begin(table), beams, AXIS)
-        return search.beam_search(step, cache, jnp.full(2, FIRST), EOS, COUNT, beams, alpha, AXIS)
+        return search.beam_search(step, cache, jnp.full(2, FIRST), EOS, COUNT, beams, alpha, AXIS, candidates)
 
     return jax.tree.map(np.asarray, jax.jit(run)())
 
@@ -89,6 +89,23 @@ def test_narrow_beams_against_a_search_with_lists():
             live = sorted(((*t, i) for t in live for i in (1, 2)), key=lambda t: -nats(t, which, table))[:2]
         done = sorted(done, reverse=True)[:2]
         check(found, which, done)
+
+
+def test_a_beam_ends_only_where_that_is_among_the_best_continuations():
+    table = TABLE.copy()
+    table[..., EOS] -= 2
+    found = beams_found(2, 0.6, table, candidates=2)
+    unlimited = beams_found(2, 0.6, table)
+    for which in range(2):
+        live, done = [()], []
+        for _ in range(COUNT):
+            grown = sorted(((*t, i) for t in live for i in range(IDS)), key=lambda t: -nats(t, which, table))
+            done += [(score(t, which, 0.6, table), t) for t in grown[:2] if t[-1] == EOS]
+            live = [t for t in grown if t[-1] != EOS][:2]
+        done = sorted(done, reverse=True)[:2]
+        check(found, which, done)
+    assert (found.lengths[:, 0] >= unlimited.lengths[:, 0]).all()
+    assert (found.lengths != unlimited.lengths).any()
 
 
 def test_what_was_cut_off_comes_only_where_nothing_ended():
