@@ -153,9 +153,8 @@ def _curves(table, panels):
         axis.set_title(title, fontsize=10)
         axis.set_xlabel("training step")
         axis.set_xlim(left=0)
-    own = next(iter(table.cells.values()))
-    shown = f"{own.metric.replace('_', ' ')}, {own.unit}"
-    axes[0].set_ylabel(f"training {shown}")
+    metric = next(iter(table.places.values()))[2] or "nats_per_token"
+    axes[0].set_ylabel(f"training {metric.replace('_', ' ')}, {table.units[0]}")
     _legend(figure, table, {row.partition("+")[0] for lines in panels.values() for row in lines})
     return figure
 

@@ -77,6 +77,7 @@ class Table:
     notes: tuple[str, ...]
     rows: dict[str, str]
     columns: dict[str, str]
+    unit: str
     cited: frozenset[str]
     cells: dict[tuple[str, str], Cell]
     places: dict[tuple[str, str], tuple[str, str, str]]
@@ -89,8 +90,8 @@ class Table:
 
     @property
     def units(self):
-        """The units of the table's numbers, in order of appearance."""
-        return list(dict.fromkeys(cell.unit for cell in self.cells.values()))
+        """The units of the table's numbers, in order of appearance; of a table without numbers its own unit."""
+        return list(dict.fromkeys(cell.unit for cell in self.cells.values())) or [self.unit]
 
     def runnable(self, row):
         """Whether a run of ours can fill the row."""
@@ -182,6 +183,7 @@ def _table(name, plain):
         notes=tuple(plain.get("notes", ())),
         rows={key: settings["label"] for key, settings in rows.items()},
         columns={key: settings["label"] for key, settings in columns.items()},
+        unit=plain.get("unit", ""),
         cited=frozenset(key for key, settings in rows.items() if settings.get("cited")),
         cells=cells,
         places=places,

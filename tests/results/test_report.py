@@ -140,3 +140,14 @@ def test_the_committed_readme_and_pictures_are_those_of_the_records():
     for path, fingerprint in expected.items():
         with Image.open(Path(report.HERE) / path) as picture:
             assert picture.info["Description"] == fingerprint, f"{path} is stale: run `make report`"
+
+
+def test_a_table_without_reported_numbers_is_drawn(make):
+    """A plot of the paper whose values were not found: its rows are measured all the same."""
+    table = reported.find("reformer/figure5")
+    assert table.units == ["bits/dim"]
+    curve = {"step": [1, 2], "bits_per_byte": [3.0, 2.0]}
+    comparison = tables.compare(table, [make(stem="reformer/figure5/layers3", curve=curve)])
+    shown = figures._curves_data(comparison)
+    assert shown == {"scale cpu": {"layers3": {"0": [[1, 2], [3.0, 2.0]]}}}
+    assert figures.save(figures._curves(table, shown), "png").startswith(b"\x89PNG")
