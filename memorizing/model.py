@@ -27,11 +27,17 @@ LOGITS_AT_ONCE = 1 << 24  # scores of vocabulary entries that exist at a time: 6
 
 
 class State(NamedTuple):
-    """What a model keeps between the segments of its slots' documents. Leaves begin with the axis b."""
+    """What a model keeps between the segments of its slots' documents. Leaves begin with the axis b.
+
+    A segment waits outside the memory until the next one comes: what is written before it is read
+    need not be kept in two versions for the backward pass, and large memories are updated in place.
+    """
 
     caches: tuple  # for each run of layers keys and values, each [b,n,h,W,d]; () without an XL cache
     real: jax.Array | None  # [b,W] bool, the same for all caches
     rings: tuple  # one ring.Ring for each memory layer
+    waiting: tuple  # for each memory layer keys and values of the segment before, each [b,h,l,d]
+    waiting_real: jax.Array | None  # [b,l] bool, which of these will be written
 
 
 @dataclass(frozen=True)
@@ -39,10 +45,12 @@ class Model:
     """A language model over `vocabulary` ids; defaults are the paper's 200M model with memory.
 
     layers, width (d_model), hidden (d_ff), heads, head_width: sizes.
-    memory: entries of the memory for each slot and head; 0 for none.
+    memory: entries of the memory for each slot and head, a multiple of the segment; 0 for none.
+    segment: length of the batches; only a model with memory has to know it.
     memory_layers: which layers have one, counted from 1 as in the paper.
     neighbours: k, entries retrieved per query and head. search: how, see `retrieve.Search`.
-    memory_dtype: what is stored, 'float32' or 'bfloat16'.
+    memory_dtype: what is stored, 'bfloat16' or 'float32'. On CPU take float32: XLA widens the whole
+        store there to write bfloat16 into it.
     cache: length of the XL cache of every layer; 0 for none.
     combination: 'gate' (paper) or 'joint' softmax, see `memory.combine`.
     normalise: unit queries and keys, and a learned scale for each head.
@@ -64,6 +72,7 @@ class Model:
     heads: int = 8
     head_width: int = 128
     memory: int = 8192
+    segment: int = 512
     memory_layers: tuple = (9,)
     neighbours: int = 32
     search: Search = field(default_factory=Search)
@@ -82,7 +91,7 @@ class Model:
     remat: bool = False
 
     def __post_init__(self):
-        for name in ("vocabulary", "layers", "width", "hidden", "heads", "head_width", "neighbours"):
+        for name in ("vocabulary", "layers", "width", "hidden", "heads", "head_width", "neighbours", "segment"):
             checks.positive(name, getattr(self, name))
         for name in ("memory", "cache"):
             checks.positive(name, getattr(self, name), least=0)
@@ -99,6 +108,8 @@ class Model:
                 f"memory_layers is {layers}; layers count from 1 to {self.layers}, each at most once;"
                 " for no memory set memory=0"
             )
+        if self.memory % self.segment:
+            raise ValueError(f"memory is {self.memory}; it must be a multiple of the segment, which is {self.segment}")
         if self.memory and self.memory < self.neighbours:
             raise ValueError(
                 f"memory is {self.memory} but neighbours is {self.neighbours}; retrieve at most all entries"
@@ -153,11 +164,11 @@ class Model:
                 tuple(jnp.zeros((batch_size, n, *shape), self.number) for _ in range(2)) for n, _ in self.runs
             )
             real = jnp.full((batch_size, self.cache), self.null_keys)
-        return State(caches, real, self._rings(batch_size))
-
-    def _rings(self, batch_size):
-        make = partial(ring.empty, batch_size, self.heads, self.memory, self.head_width)
-        return tuple(make(DTYPES[self.memory_dtype]) for _, remembers in self.runs if remembers)
+        store = partial(ring.empty, batch_size, self.heads, self.memory, self.head_width, DTYPES[self.memory_dtype])
+        rings = tuple(store() for _, remembers in self.runs if remembers)
+        shape = (batch_size, self.heads, self.segment, self.head_width)
+        waiting = tuple(tuple(jnp.zeros(shape, self.number) for _ in range(2)) for _ in rings)
+        return State(caches, real, rings, waiting, jnp.zeros((batch_size, self.segment), bool) if rings else None)
 
     def apply(self, params, batch, state, key=None, *, train=False, inspect=False):
         """Scores of one segment per slot -> ({"nats", "correct", "weights"} float32 [b,l], state).
@@ -183,29 +194,43 @@ class Model:
                 "the batch has no document_start [b]; feed documents in order, one per slot, with 1 where one begins"
             )
         start, real = batch["document_start"], batch["decoder_segment_ids"] > 0
+        if self.memory and real.shape[1] != self.segment:
+            raise ValueError(f"the batch has {real.shape[1]} positions but segment is {self.segment}; make them equal")
         key = jax.random.key(0) if key is None else key
         x = params["embedding"][batch["decoder_input_tokens"]]
-        caches, rings, looks, layer = [], [], [], 0
-        held = iter([ring.reset(one, start) for one in state.rings])
-        next_real = state.real
+        caches, waiting, looks, layer = [], [], [], 0
+        rings, next_real = self._remember(state, start), state.real
+        held = iter(rings)
         for number, ((n, remembers), stack) in enumerate(zip(self.runs, params["layers"], strict=True)):
             memories = next(held) if remembers else None
             cache = jax.tree.map(lambda x: x.swapaxes(0, 1), state.caches[number]) if self.cache else None
             one_layer = self._one_layer(remembers, real, state.real, start, memories, train, inspect)
             keys = jax.vmap(partial(jax.random.fold_in, key))(layer + jnp.arange(n))
-            x, (cache, stored, look) = jax.lax.scan(one_layer, x, (stack, cache, keys))
+            if remembers:
+                # No scan: JAX would take copies of the memory, which does not change, out of the loop.
+                x, (cache, stored, look) = one_layer(x, jax.tree.map(lambda x: x[0], (stack, cache, keys)))
+                cache = jax.tree.map(lambda x: x[None], cache)
+                waiting.append(stored)
+                looks.append(look)
+            else:
+                x, (cache, _, _) = jax.lax.scan(one_layer, x, (stack, cache, keys))
             if self.cache:
                 *cache, next_real = cache
                 caches.append(tuple(x.swapaxes(0, 1) for x in cache))
                 next_real = next_real[0]
-            if remembers:
-                k, v = (x[0] for x in stored)
-                rings.append(ring.write(memories, k, v, None if self.store_padding else real))
-                looks.append(jax.tree.map(lambda x: x[0], look))
             layer += n
         x = dropout(x, self.dropout if train else 0.0, jax.random.fold_in(key, self.layers))
         x = nn.RMSNorm(epsilon=1e-6).apply({"params": {"scale": params["norm"]}}, x)
-        return x, State(tuple(caches), next_real, tuple(rings)), tuple(looks)
+        waiting_real = (real | self.store_padding) if rings else None
+        return x, State(tuple(caches), next_real, rings, tuple(waiting), waiting_real), tuple(looks)
+
+    def _remember(self, state, start):
+        """The memories that this segment reads: reset where a document begins, else with the segment before written."""
+        if not state.rings:
+            return ()
+        real = state.waiting_real & ~start.astype(bool)[:, None]
+        pairs = zip(state.rings, state.waiting, strict=True)
+        return tuple(ring.write(ring.reset(one, start), *segment, real) for one, segment in pairs)
 
     def _one_layer(self, remembers, real, past_real, start, memories, train, inspect):
         """The step that a run of layers scans: x, (parameters, cache, key) -> x, (cache, pairs, look)."""
@@ -222,7 +247,7 @@ class Model:
             past = attention.forget(attention.Past(*cache, past_real), start, self.null_keys) if self.cache else None
             x, k, v, look = compute(params, x, past, key)
             cache = attention.advance(past, k, v, real) if self.cache else None
-            return x, (cache, (k, v) if remembers else None, look)
+            return x, (cache, jax.lax.stop_gradient((k, v)) if remembers else None, look)
 
         return step
 

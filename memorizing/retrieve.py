@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from memorizing import checks, ranking
 from memorizing.products import einsum, over_groups
@@ -76,11 +77,22 @@ def find(search, k, q, keys, size):
         raise ValueError(f"queries and keys must be [b,h,l,d] and [b,h,M,d]; got {q.shape} and {keys.shape}")
     if k > keys.shape[2]:
         raise ValueError(f"k is {k} but the memory has only {keys.shape[2]} entries; make it larger or k smaller")
-    search = choose(search, k, keys.shape[2])
-    q, keys = jax.lax.stop_gradient((q, keys))
-    score, index = over_groups(partial(_one_memory, search, k), q, keys, jnp.broadcast_to(size[:, None], q.shape[:2]))
-    score, index = score.swapaxes(2, 3), index.swapaxes(2, 3)
+    size = jnp.broadcast_to(size[:, None], q.shape[:2])
+    score, index = _find(choose(search, k, keys.shape[2]), k, q, keys, size)
     return Found(jnp.minimum(index, keys.shape[2] - 1), score, score > EMPTY / 2)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _find(search, k, q, keys, size):
+    """Scores and entries, both [b,h,l,k]. With stop_gradient alone JAX would still differentiate the loops inside."""
+    results = over_groups(partial(_one_memory, search, k), q, keys, size)
+    return tuple(x.swapaxes(2, 3) for x in results)
+
+
+@_find.defjvp
+def _find_derivative(search, k, primals, tangents):
+    score, index = _find(search, k, *primals)
+    return (score, index), (jnp.zeros_like(score), np.zeros(index.shape, jax.dtypes.float0))
 
 
 def choose(search, k, capacity, backend=None):
@@ -138,7 +150,8 @@ def _one_memory(search, k, q, keys, size):
     step = _METHODS[search.method]
     K = ranking.ceiling(k)
     blocks = -(-capacity // search.block)
-    keys = jnp.pad(keys, ((0, blocks * search.block - capacity), (0, 0)))
+    if blocks * search.block > capacity:
+        keys = jnp.pad(keys, ((0, blocks * search.block - capacity), (0, 0)))
 
     def visit(first, block, carry):
         """One block of keys, all tiles of queries."""

@@ -1,11 +1,11 @@
 """The memory: the last M (key, value) pairs of each slot's document, in a ring (section 3).
 
-A memory is a value: it goes into a step as an argument and comes out as a result. In one step it
+A memory is a value: it goes into a step as an argument and comes out as a result. A slot's memory
 is reset where a document begins, then read, then written, so a segment never finds itself:
 
-    ring = ring.reset(state, document_start)
-    found = retrieve.find(..., ring.keys, ring.size(memory))
-    state = ring.write(memory, k, v, real)
+    memory = ring.reset(memory, document_start)
+    found = retrieve.find(search, k, q, memory.keys, ring.size(memory))
+    memory = ring.write(memory, k, v, real)
 
 Which entries count is told by `written` alone; a reset clears nothing but that number. Nothing that
 is stored has a gradient.

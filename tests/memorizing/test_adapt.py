@@ -11,7 +11,7 @@ from oracles import draw
 from memorizing import Model, adapt, ring
 
 PLAIN = Model(11, layers=4, width=8, hidden=8, heads=2, head_width=4, memory=0, cache=4)
-WITH = dataclasses.replace(PLAIN, memory=16, memory_layers=(3,), neighbours=4)
+WITH = dataclasses.replace(PLAIN, memory=16, segment=8, memory_layers=(3,), neighbours=4)
 
 
 def same(a, b):

@@ -15,8 +15,8 @@ from memorizing.model import bytes_of_state, measures
 
 V, B, L = 11, 3, 8
 SMALL = Model(
-    V, layers=3, width=16, hidden=24, heads=2, head_width=4, memory=16, memory_layers=(2,), neighbours=4, cache=8,
-    memory_dtype="float32",
+    V, layers=3, width=16, hidden=24, heads=2, head_width=4, memory=16, segment=8, memory_layers=(2,), neighbours=4,
+    cache=8, memory_dtype="float32",
 )  # fmt: skip
 
 
@@ -108,8 +108,8 @@ def test_closed_gates_make_the_baseline_without_memory(params):
 
 def test_the_whole_history_in_memory_is_long_attention():
     short = Model(
-        V, layers=1, width=16, hidden=24, heads=2, head_width=4, memory=24, memory_layers=(1,), neighbours=24,
-        combination="joint", bias="nowhere", memory_dtype="float32",
+        V, layers=1, width=16, hidden=24, heads=2, head_width=4, memory=24, segment=8, memory_layers=(1,),
+        neighbours=24, combination="joint", bias="nowhere", memory_dtype="float32",
     )  # fmt: skip
     params = lively(short)
     rng = np.random.default_rng(0)
@@ -137,11 +137,11 @@ def test_a_document_start_concerns_its_slot_alone(params):
     after, reset = step(SMALL, params, one, state)
     for a, b in zip(jax.tree.leaves((before, kept)), jax.tree.leaves((after, reset)), strict=True):
         np.testing.assert_array_equal(np.asarray(a)[[0, 2]], np.asarray(b)[[0, 2]])
-    fresh, new = step(SMALL, params, one, SMALL.start(B))
+    fresh, _ = step(SMALL, params, one, SMALL.start(B))
     np.testing.assert_array_equal(after["nats"][1], fresh["nats"][1])
     assert np.abs(before["nats"][1] - fresh["nats"][1]).max() > 0.01
-    np.testing.assert_array_equal(reset.rings[0].written, [3 * L + L, L, 2 * L + 2 * L])
-    assert new.rings[0].written[1] == L
+    np.testing.assert_array_equal(kept.rings[0].written, [3 * L, L, 3 * L])  # and one segment waits
+    np.testing.assert_array_equal(reset.rings[0].written, [3 * L, 0, 3 * L])
 
 
 def test_a_segment_is_read_before_it_is_written(params):
@@ -195,7 +195,7 @@ def test_more_padding_and_other_slots_change_no_token(params):
     turned = [{k: x[[2, 0, 1]] for k, x in batch.items()} for batch in batches]
     np.testing.assert_allclose(run(SMALL, params, turned)[0], run(SMALL, params, batches)[0][:, [2, 0, 1]], atol=1e-5)
     empty = {k: np.zeros_like(x) for k, x in batches[0].items()}
-    nats, state = run(SMALL, params, [*batches[:2], empty])
+    nats, state = run(SMALL, params, [*batches[:2], empty, empty])
     assert np.isfinite(nats).all()
     assert state.rings[0].written.tolist() == [2 * L, L + 3, 2 * L]
 
@@ -273,7 +273,8 @@ def test_parameter_counts_of_the_paper(sizes, millions):
     count = sum(x.size for x in jax.tree.leaves(jax.eval_shape(model.init, jax.random.key(0))))
     assert round(count / 1e6) == millions
     heads = sizes.get("heads", 8)
-    assert bytes_of_state(model, 2) == 2 * 2 * 2 * 8192 * heads * 128 + 2 * 4  # two slots, two stores, two bytes
+    pairs = 2 * 2 * heads * 128  # two slots, keys and values
+    assert bytes_of_state(model, 2) == pairs * (8192 * 2 + 512 * 4) + 2 * (4 + 512)
     leading = {x.shape[0] for x in jax.tree.leaves(jax.eval_shape(partial(model.start, 5)))}
     assert leading == {5}
 
@@ -283,6 +284,10 @@ def test_wrong_use_is_explained(params):
         dataclasses.replace(SMALL, memory_layers=(0,))
     with pytest.raises(ValueError, match="neighbours is 32; retrieve at most"):
         dataclasses.replace(SMALL, neighbours=32)
+    with pytest.raises(ValueError, match="memory is 20; it must be a multiple of the segment, which is 8"):
+        dataclasses.replace(SMALL, memory=20)
+    with pytest.raises(ValueError, match="8 positions but segment is 16"):
+        dataclasses.replace(SMALL, segment=16).apply(params, documents()[0], SMALL.start(B))
     with pytest.raises(ValueError, match="did you mean 'joint'"):
         dataclasses.replace(SMALL, combination="join")
     batch = {k: x for k, x in documents()[0].items() if k != "document_start"}
