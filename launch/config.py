@@ -55,7 +55,16 @@ def build(composition):
       ConfigError: an unknown name, an unknown or missing parameter, an unset macro, or a value that a config refuses;
         the message names the file and line.
     """
-    return _build(composition, "Experiment")
+    experiment = _build(composition, "Experiment")
+    if not experiment.evaluations:
+        place = (
+            composition.bindings["EVALUATIONS"].origin if "EVALUATIONS" in composition.bindings else composition.stem
+        )
+        raise ConfigError(
+            f"{place}: Experiment.evaluations is {{}}, so nothing would be measured; it wants names and evaluations, "
+            "such as {'test': @Evaluation()}"
+        )
+    return experiment
 
 
 def build_task(composition):

@@ -128,7 +128,7 @@ class Experiment:
         _check_parts("Experiment", self)
         if not callable(getattr(self.optimizer, "build", None)):
             raise ValueError(f"Experiment.optimizer is {self.optimizer!r}; it must be one, such as @optimizers.Adam()")
-        entries = self.evaluations.items() if self.evaluations and isinstance(self.evaluations, dict) else [("", None)]
+        entries = self.evaluations.items() if isinstance(self.evaluations, dict) else [("", None)]
         for name, evaluation in entries:
             if not isinstance(evaluation, Evaluation | Translation) or not re.fullmatch(r"[a-z0-9_]+", str(name)):
                 raise ValueError(
