@@ -203,11 +203,15 @@ class Model:
 
         return decode.Decoder(self, capacity)
 
-    def generate(self, params, prompt, count, key, **settings):
-        """Draws `count` tokens behind each prompt int32 [b,l] -> int32 [b,count]: see `decode.generate`."""
-        from reformer import decode
+    def generate(self, params, prompt, count, key, *, real=None, eos=None, **sampling):
+        """Draws `count` tokens behind each prompt int32 [b,l], of any length -> int32 [b,count].
 
-        return decode.generate(self, params, prompt, count, key, **settings)
+        real: bool [b,l], False for padding. eos: an id that ends a row. sampling: temperature, top_k,
+        top_p, ids, see `search.Sampling`. All in one compiled loop, see `decode.generate`.
+        """
+        from reformer import decode, search
+
+        return decode.generate(self, params, prompt, count, key, search.Sampling(**sampling), real, eos)
 
     def _head(self, params):
         return fetch((params["head"], params["embedding"]["tokens"] if self.tie_output else None))
