@@ -140,7 +140,8 @@ def test_settings_reach_the_function_and_decisions_can_be_kept():
     key = jax.random.key(5)
     attend = jax.jit(lambda q, key, decision: setting.attend(q, None, v, key, decision=decision))
     o = attend(q, key, None)
-    kept = jax.jit(setting.decide)(q, jax.random.fold_in(key, 0))
+    _, h, length, d = q.shape
+    kept = jax.jit(setting.decide)(q, setting.draw(jax.random.fold_in(key, 0), h, length, d))
     assert kept.shape == (B, H, 3, L)
     seen = oracles.sightings(kept, C, 1, 0, within_bucket=True)
     np.testing.assert_allclose(o, oracles.shared(q, v, scale="paper", counts=seen > 0), atol=5e-6)
@@ -275,7 +276,7 @@ def test_hashing_finds_what_is_far_away_and_its_ablation_does_not():
 
     setting = LSH(rounds=4, chunk=chunk)
     run = jax.jit(lambda decision: setting.attend(q, None, v, decision=decision))
-    hashed = jax.jit(setting.decide)(q, jax.random.key(0))
+    hashed = jax.jit(setting.decide)(q, setting.draw(jax.random.key(0), *q.shape[1:]))
     four, one = found(run(hashed)), found(run(hashed[:, :, :1]))
     in_time = np.zeros((1, 1, 4, length), np.int32)  # one bucket: sorted by position
     assert four > 0.95
