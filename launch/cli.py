@@ -100,10 +100,17 @@ def _parser():
     command(_report, "report", "the same as a page with plots; renews results/README.md", records, out)
     command(_check, "check", "parse and shape-evaluate gin files, count parameters; needs no data", stems)
     command(_doctor, "doctor", "versions, devices, clobbered packages, disk")
-    from launch import data, profile  # argparse only; JAX is imported when a measurement starts
+    from launch import data, profile, sample  # argparse only; JAX is imported when a measurement starts
 
+    sample.add_arguments(
+        command(
+            sample.run, "sample", "text, pictures or translations of a trained model", stem, scale, seed, sets, workdir
+        )
+    )
     data.add_arguments(commands.add_parser("data", help="make what a task's data needs before a run: its vocabulary"))
-    profile.add_arguments(command(profile.run, "profile", "time and memory, measured: attention, training steps, models"))
+    profile.add_arguments(
+        command(profile.run, "profile", "time and memory, measured: attention, training steps, models")
+    )
     return parser
 
 

@@ -18,7 +18,7 @@ from tasks import randomness
 from tasks.bytefiles import Parts, read_parts
 from tasks.metrics import ACCURACY, BITS_PER_BYTE
 from tasks.task import SPLITS, DataError, Task, check_integer, check_split
-from tasks.vocabularies import BYTE_IDS, byte_ids
+from tasks.vocabularies import BYTE_IDS, byte_ids, bytes_of
 
 SIZE = 100_000_000
 # Of the 100,000,000 bytes, as published with the Large Text Compression Benchmark's file (md5
@@ -70,6 +70,14 @@ class Windows:
         corpus = self._corpus()
         settings = {"length": self.length, "overlap": self.overlap}
         return {"kind": "enwik8", **settings, "sizes": list(corpus.sizes), "sha256": corpus.sha256}
+
+    def encode(self, text: str) -> np.ndarray:
+        """int32 [t] ids of a text's UTF-8 bytes."""
+        return byte_ids(np.frombuffer(text.encode(), np.uint8))
+
+    def decode(self, ids: np.ndarray) -> str:
+        """The text of ids [t]; bytes that are no text become U+FFFD."""
+        return bytes_of(ids).decode(errors="replace")
 
     def _stride(self, split: str) -> int:
         return self.length // self.overlap if split == "train" else self.length

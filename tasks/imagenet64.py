@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from tasks import randomness
-from tasks.images import SIDE, Arrays, Pictures, digest, open_array, shrink, tokens_of, usable
+from tasks.images import SIDE, Arrays, Pictures, digest, open_array, picture_of, shrink, tokens_of, usable
 from tasks.logs import say
 from tasks.metrics import ACCURACY, BITS_PER_DIM
 from tasks.prepared import prepared, record_files
@@ -86,6 +86,10 @@ class Photographs:
         archive = self._archive()
         facts = {"side": self.side, "counts": list(archive.counts), "watched": len(archive.rows["validation"])}
         return {"kind": "imagenet64", **facts, "sha256": archive.sha256}
+
+    def picture(self, ids: np.ndarray) -> np.ndarray:
+        """uint8 [side, side, 3] of ids [3 * side * side]."""
+        return picture_of(ids)
 
     def _archive(self) -> Archive:
         if self.archive is None:

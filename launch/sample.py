@@ -1,0 +1,286 @@
+"""What a trained model writes: text, pictures, or translations, as its task is.
+
+A task tells its kind by what it can do: ``references`` are sentences to translate; a source with ``picture`` makes
+pictures of ids, one with ``encode`` and ``decode`` makes text of them; ids of any other are shown as numbers.
+"""
+
+import argparse
+import dataclasses
+import shlex
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+from launch import composition as files
+from launch.errors import CheckpointError, ConfigError
+
+GREY = 128  # of pixels not given to the model
+PROMPT = 512  # tokens of a test example that are given, at most, if they are text
+COUNTS = {"text": 1, "picture": 4, "translation": 5}
+
+
+def add_arguments(parser):
+    """The arguments of ``repro sample`` beside those that name a run."""
+    parser.epilog = """\
+examples:
+  repro run reformer/enwik8/layers12_20k --scale cpu --set "DATA = '/path/to/enwik8'"
+  repro sample reformer/enwik8/layers12_20k --scale cpu --set "DATA = '/path/to/enwik8'" --prompt 'The [[history'
+  repro sample reformer/imagenet64/layers6 --scale cpu --set "DATA = '/path/to/imagenet64'" --examples 0,1,2
+  repro sample reformer/table4/base_100k --scale cpu --set ... --prompt 'Good morning.'
+
+The same STEM, --scale, --seed, --set and --workdir as for `repro run`: they name the run whose newest checkpoint is
+read. Text goes on after the prompt. Pictures keep their upper half and get --count lower halves; original, given half
+and completions stand side by side in one PNG, a row for each of --examples. Translations come from beam search, as in
+the run's own evaluation. The same command prints the same again; --draw 1, 2 ... draws anew. For sharper text try
+--temperature 0.8 --top-p 0.95; --temperature 0 always takes the most likely token."""
+
+    def argument(*names, **options):
+        parser.add_argument(*names, **options)
+
+    prompts = parser.add_mutually_exclusive_group()
+    prompts.add_argument("--prompt", metavar="TEXT", help="what to continue or translate (numbers, if ids are no text)")
+    prompts.add_argument("--prompt-file", type=Path, metavar="FILE", help="the same from a UTF-8 file; a sentence a "
+                         "line, to translate")  # fmt: skip
+    argument("--examples", type=_numbers(0), default=(0,), metavar="N[,N...]",
+             help="which of the test split to begin with, without a prompt (default: 0, the first)")  # fmt: skip
+    argument("--tokens", type=_number, metavar="N", help="how many to write (default: 256 of text, half a picture)")
+    argument("--count", type=_number, metavar="N", help="samples of each (default: {text} of text, {picture} of a "
+             "picture; sentences of the test split to translate: {translation})".format(**COUNTS))  # fmt: skip
+    argument(
+        "--temperature", type=float, default=1.0, metavar="T", help="below 1 bolder, 0 the most likely (default: 1)"
+    )
+    argument("--top-k", type=_number, metavar="K", help="only the K most likely tokens (default: all)")
+    argument(
+        "--top-p", type=float, default=1.0, metavar="P", help="only the likeliest tokens that make up P (default: 1)"
+    )
+    argument("--rounds", type=_number, metavar="R", help="hash rounds of LSH attention, over the config's")
+    argument("--draw", type=int, default=0, metavar="N", help="another number, other samples (default: 0)")
+    argument("--out", type=Path, metavar="DIR", help="where pictures go (default: samples/ in the run's folder)")
+
+
+def run(arguments):
+    """Lets the newest checkpoint of a run write: continues text, completes pictures, translates."""
+    job = files.compose(_one(arguments), arguments.scale, arguments.seeds[0], arguments.overrides)
+    folder = arguments.workdir / job.run_name
+    if not any(child.name.isdecimal() for child in (folder / "checkpoints").glob("*")):
+        raise CheckpointError(f"{folder} holds no checkpoint; train first: {_command(arguments)}")
+
+    from launch import config
+    from launch.train import restore_params
+
+    experiment = config.build(job)
+    write = _writer(experiment.task)
+    model = _with_rounds(experiment.model, arguments.rounds)
+    step, params = restore_params(experiment, folder)
+    print(f"{job.run_name}, step {step}", flush=True)
+    write(Writing(arguments, dataclasses.replace(experiment, model=model), params, step, folder))
+
+
+@dataclasses.dataclass(frozen=True)
+class Writing:
+    """What a writer needs: the command's arguments, the experiment with the model to use, its parameters."""
+
+    arguments: argparse.Namespace
+    experiment: Any
+    params: Any
+    step: int
+    folder: Path
+
+    def draw(self, prompt, count, copies):
+        """int32 [copies,count] drawn behind ``prompt`` int32 [t]."""
+        import jax
+        import numpy as np
+
+        model, task, chosen = self.experiment.model, self.experiment.task, self.arguments
+        if not hasattr(model, "generate"):
+            raise ConfigError(f"a {type(model).__name__} cannot go on token by token yet; only reformer.Model can")
+        if room := max(0, len(prompt) + count - model.length):
+            raise ConfigError(
+                f"{len(prompt)} tokens and {count} more are {room} more than the model's {model.length} positions; "
+                "give a shorter prompt, or fewer --tokens"
+            )
+        rows = np.broadcast_to(np.asarray(prompt, np.int32), (copies, len(prompt)))
+        settings = {"temperature": chosen.temperature, "top_k": chosen.top_k, "top_p": chosen.top_p}
+        key = jax.random.fold_in(jax.random.key(self.experiment.seed), chosen.draw)
+        try:
+            return np.asarray(model.generate(self.params, rows, count, key, ids=task.vocabulary, **settings))
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+
+    def given(self):
+        """The prompt of the command line, or None."""
+        chosen = self.arguments
+        if chosen.prompt_file is None:
+            return chosen.prompt
+        try:
+            return chosen.prompt_file.read_text("utf-8")
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{chosen.prompt_file} is not UTF-8: {error}") from None
+
+    def examples(self):
+        """(number, ids int32 [t]) of the test examples asked for."""
+        source = self.experiment.task.source
+        size = source.size("test")
+        for number in self.arguments.examples:
+            if number >= size:
+                raise ConfigError(f"--examples: there is no {number}; the test split has {size}, from 0")
+            yield number, source.example("test", number, None)["targets"]
+
+
+def _writer(task):
+    if hasattr(task, "references"):
+        return translations
+    return pictures if hasattr(getattr(task, "source", None), "picture") else text
+
+
+def text(job):
+    """Prints continuations of a prompt, or of the beginning of test examples."""
+    import numpy as np
+
+    source, length = job.experiment.task.source, job.experiment.model.length
+    encode = getattr(source, "encode", _ids)
+    decode = getattr(source, "decode", lambda ids: " ".join(map(str, ids)))
+    if (prompt := job.given()) is not None:
+        prompts = [("prompt", np.asarray(encode(prompt)))]
+    else:
+        room = max(1, min(PROMPT, length // 2, length - (job.arguments.tokens or 0)))
+        prompts = [(f"test example {number}", ids[: min(room, len(ids) // 2)]) for number, ids in job.examples()]
+    for name, prompt in prompts:
+        _check_ids(prompt, job.experiment.task.vocabulary)
+        count = job.arguments.tokens or max(1, min(256, length - len(prompt)))
+        print(f"--- {name}, {len(prompt)} tokens\n{printable(decode(prompt))}", flush=True)
+        for number, drawn in enumerate(job.draw(prompt, count, job.arguments.count or COUNTS["text"])):
+            print(f"--- continuation {number}, {count} tokens\n{printable(decode(drawn))}", flush=True)
+
+
+def printable(words):
+    """Text without what would steer a terminal."""
+    return "".join("\ufffd" if unicodedata.category(c) == "Cc" and c not in "\n\t" else c for c in words)
+
+
+def pictures(job):
+    """Writes one PNG: for each test picture a row of the original, what is given of it, and completions."""
+    import numpy as np
+    from PIL import Image
+
+    if job.given() is not None:
+        raise ConfigError(
+            "pictures begin with the upper half of a test picture: choose it with --examples, not --prompt"
+        )
+    picture, rows = job.experiment.task.source.picture, []
+    for _, ids in job.examples():
+        count = job.arguments.tokens or len(ids) // 2
+        if count > len(ids):
+            raise ConfigError(f"--tokens is {count}, but a picture has {len(ids)}")
+        given = ids[: len(ids) - count]
+        drawn = job.draw(given, count, job.arguments.count or COUNTS["picture"])
+        completed = [picture(np.concatenate([given, one])) for one in drawn]
+        rows.append([picture(ids), picture(np.concatenate([given, np.full(count, GREY, ids.dtype)])), *completed])
+    folder = job.arguments.out or job.folder / "samples"
+    folder.mkdir(parents=True, exist_ok=True)
+    name = "_".join(map(str, job.arguments.examples))
+    path = folder / f"step{job.step}-pictures{name}-draw{job.arguments.draw}.png"
+    Image.fromarray(grid(rows)).save(path)
+    print(f"{path}: original, given, {len(completed)} completions")
+
+
+def grid(rows, least=128):
+    """Rows of pictures uint8 [side,side,3] as one picture, white lines between, sides magnified to ``least`` pixels."""
+    import numpy as np
+
+    times = max(1, -(-least // rows[0][0].shape[0]))
+
+    def framed(picture):
+        large = picture.repeat(times, axis=0).repeat(times, axis=1)
+        return np.pad(large, ((2, 2), (2, 2), (0, 0)), constant_values=255)
+
+    return np.concatenate([np.concatenate([framed(p) for p in row], axis=1) for row in rows], axis=0)
+
+
+def translations(job):
+    """Prints translations of the prompt's lines, or of test sentences beside their references."""
+    from launch.experiment import Translation
+    from launch.translate import sentences
+
+    evaluation = next((e for e in job.experiment.evaluations.values() if isinstance(e, Translation)), None)
+    evaluation = evaluation or Translation(job.experiment.model, job.experiment.task)
+    references = None
+    if (prompt := job.given()) is not None:
+        sources = [line for line in prompt.splitlines() if line.strip()]
+    else:
+        first = job.arguments.examples[0]
+        pairs = job.experiment.task.references("test")[first : first + (job.arguments.count or COUNTS["translation"])]
+        sources, references = [source for source, _ in pairs], [reference for _, reference in pairs]
+    if not sources:
+        raise ConfigError("there is no sentence to translate: the prompt is empty, or --examples is beyond the split")
+    evaluation = dataclasses.replace(evaluation, batch_size=min(evaluation.batch_size, len(sources)))
+    for number, (source, found) in enumerate(zip(sources, sentences(job.params, evaluation, sources), strict=True)):
+        print(f"source       {source}\ntranslation  {found}")
+        if references:
+            print(f"reference    {references[number]}")
+        print(flush=True)
+
+
+# ---- arguments -------------------------------------------------------------------------------------------------------
+
+
+def _one(arguments):
+    stems = files.select(arguments.stem)
+    if len(stems) > 1 or len(arguments.seeds) > 1:
+        raise ConfigError(f"one run at a time; {arguments.stem} and --seed name {len(stems) * len(arguments.seeds)}")
+    return stems[0]
+
+
+def _command(arguments):
+    """The ``repro run`` that trains what was asked for."""
+    words = ["repro", "run", arguments.stem]
+    if arguments.scale != files.FULL_SCALE:
+        words += ["--scale", arguments.scale]
+    if arguments.seeds[0] is not None:
+        words += ["--seed", str(arguments.seeds[0])]
+    for override in arguments.overrides:
+        words += ["--set", override]
+    return shlex.join([*words, "--workdir", str(arguments.workdir)])
+
+
+def _with_rounds(model, rounds):
+    """The model with other hash rounds; on the same parameters."""
+    if rounds is None:
+        return model
+    pattern = getattr(model, "attention", ())
+    pattern = pattern if isinstance(pattern, tuple) else (pattern,)
+    if not any(hasattr(setting, "rounds") for setting in pattern):
+        raise ConfigError("--rounds: this model has no LSH attention")
+    changed = [dataclasses.replace(s, rounds=rounds) if hasattr(s, "rounds") else s for s in pattern]
+    return dataclasses.replace(model, attention=tuple(changed))
+
+
+def _ids(prompt):
+    try:
+        return [int(word) for word in prompt.split()]
+    except ValueError:
+        raise ConfigError(
+            f"the prompt {prompt!r} must be ids, such as '0 17 4': this task's tokens are no text"
+        ) from None
+
+
+def _check_ids(prompt, vocabulary):
+    for one in prompt:
+        if not 0 <= one < vocabulary:
+            raise ConfigError(f"the prompt has the id {one}, but ids go from 0 to {vocabulary - 1}")
+
+
+def _number(text):
+    return _numbers(1)(text)[0]
+
+
+def _numbers(least):
+    """A type for whole numbers of at least ``least``, separated by commas."""
+
+    def parse(text):
+        parts = text.split(",")
+        if not all(part.isdecimal() and int(part) >= least for part in parts):
+            raise argparse.ArgumentTypeError(f"got {text!r}; wants whole numbers from {least}")
+        return tuple(map(int, parts))
+
+    return parse
