@@ -1,7 +1,9 @@
 """`repro profile training`: a whole training step of a decoder-only model, one JSON line per setting.
 
 Settings are all combinations of the lists given. Those that differ only in `--backward` take turns, and
-`against_first` is the median over the turns of a setting's time against the first one's.
+`against_first` is the median over the turns of a setting's time against the first one's. `--swap` adds every setting
+once more with parameters and optimiser state in the host's memory (`launch.swapping`): what copying costs is its time
+against the other's, what could be hidden is `copy_seconds`. Not measured on an accelerator yet.
 """
 
 import contextlib
@@ -37,6 +39,7 @@ def add_arguments(parser):
                         help=f"of {', '.join(ATTENTIONS)} (default lsh4)")  # fmt: skip
     parser.add_argument("--backward", type=arguments.names(BACKWARDS), default=("invert",), metavar="NAME,...",
                         help="invert, remat or store: reversible streams; single: one, plain autodiff")  # fmt: skip
+    parser.add_argument("--swap", action="store_true", help="each setting also with parameters in the host's memory")
     many("--layers", 6, "layers")
     one("--width", 256, "d_model")
     one("--hidden", 1024, "d_ff")
@@ -63,7 +66,8 @@ def run(args):
             raise ConfigError(
                 f"--lengths: {length} does not divide the {args.tokens} tokens of a step; change --tokens"
             )
-        group = [_setting(args, length, attention, layers, backward) for backward in args.backward]
+        ways = itertools.product(args.backward, (False, True) if args.swap else (False,))
+        group = [_setting(args, length, attention, layers, *way) for way in ways]
         for cell in measure(group, args.repeats, lambda text: print(text, file=sys.stderr, flush=True)):
             print(json.dumps(cell), flush=True)
             cells.append(cell)
@@ -71,7 +75,7 @@ def run(args):
     return 0 if any("seconds" in cell for cell in cells) else 1
 
 
-def _setting(args, length, attention, layers, backward):
+def _setting(args, length, attention, layers, backward, swap):
     names = ("width", "hidden", "heads", "head_width", "vocabulary", "chunk", "positions", "dtype")
     single = backward == "single"
     return {
@@ -82,6 +86,7 @@ def _setting(args, length, attention, layers, backward):
         "layers": layers,
         "residual": "single" if single else "reversible",
         "backward": "store" if single else backward,
+        "swap": swap,
         **{name: getattr(args, name) for name in names},
     }
 
@@ -92,7 +97,7 @@ def measure(settings, repeats, say):
     with contextlib.ExitStack() as stack:
         children = []
         for cell, setting in zip(cells, settings, strict=True):
-            name = f"{setting['attention']} {setting['residual']} {setting['backward']} "
+            name = f"{setting['attention']} {setting['residual']} {setting['backward']} {'swapped ' * setting['swap']}"
             name += f"{setting['layers']} layers, length {setting['length']}"
             try:
                 child = Child(setting)
@@ -105,6 +110,8 @@ def measure(settings, repeats, say):
             cell.update(child.facts)
             children.append(child)
             say(f"{name}: compiled in {child.facts['compile_seconds']:.1f} s")
+            if "note" in child.facts:
+                say(f"  {child.facts['note']}")
         turns = [[child and child.step() for child in children] for _ in range(repeats)]
         for at, (cell, child) in enumerate(zip(cells, children, strict=True)):
             if child is None:

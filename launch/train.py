@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from launch import devices
+from launch import devices, swapping
 from launch.checkpoint import Checkpoints
 from launch.errors import CheckpointError, NonFiniteLoss, Stopped
 from launch.evaluate import SUMS, evaluate, example_sums
@@ -62,9 +62,10 @@ def train(experiment, folder, monitor, hooks=()):
     # State, sharded from the first moment, so that no device ever holds what it need not.
     create = functools.partial(_initial_state, experiment)
     shapes = jax.eval_shape(create)
-    shardings = devices.state_shardings(shapes, mesh, experiment.sharding)
+    swap = swapping.wanted(experiment, monitor.note)
+    shardings = _shardings(experiment, shapes, mesh, swap)
     rows = devices.batch_sharding(mesh)
-    update = _update_function(experiment, shardings, rows)
+    update = _update_function(experiment, shardings, rows, swap)
     key = jax.random.fold_in(jax.random.key(experiment.seed), 1)
 
     # Restore or start.
@@ -78,7 +79,7 @@ def train(experiment, folder, monitor, hooks=()):
         history.restore(found[-1], loop["history"])
         seconds = loop["seconds"]
     else:
-        state = jax.jit(create, out_shardings=shardings)()
+        state = swapping.initial(create, shardings) if swap else jax.jit(create, out_shardings=shardings)()
         history.restore(0, None)
     first = found[-1] if found else 0
     monitor.start(experiment, first, sum(leaf.size for leaf in jax.tree.leaves(shapes.params)))
@@ -134,7 +135,8 @@ def restore_params(experiment, folder):
     if not folder.is_dir():
         raise CheckpointError(f"{folder} does not exist: this experiment has not been trained here")
     shapes = jax.eval_shape(functools.partial(_initial_state, experiment))
-    shardings = devices.state_shardings(shapes, devices.mesh_for(experiment.batch_size), experiment.sharding)
+    mesh = devices.mesh_for(experiment.batch_size)
+    shardings = _shardings(experiment, shapes, mesh, swapping.wanted(experiment))
     checkpoints = Checkpoints(folder, experiment.keep)
     try:
         found = checkpoints.steps()
@@ -160,52 +162,71 @@ def _initial_state(experiment):
     return TrainState(jnp.zeros((), jnp.int32), params, optimizer, state)
 
 
-def _update_function(experiment, shardings, batch_sharding):
+def _shardings(experiment, shapes, mesh, swap):
+    """Where every leaf of the state lives."""
+    shardings = devices.state_shardings(shapes, mesh, experiment.sharding)
+    return swapping.placed(shardings) if swap else shardings
+
+
+def _update_function(experiment, shardings, batch_sharding, swap=False):
     """A jitted update. Two experiments with equal settings share one compiled program (the seed is no setting)."""
     names = ("model", "optimizer", "steps", "accumulate")
     settings = tuple(getattr(experiment, name) for name in names)
     leaves, tree = jax.tree.flatten(shardings)
-    return _jitted_update(settings, tuple(leaves), tree, batch_sharding)
+    return _jitted_update(settings, tuple(leaves), tree, batch_sharding, swap)
 
 
 @functools.lru_cache(maxsize=16)
-def _jitted_update(settings, leaves, tree, batch_sharding):
+def _jitted_update(settings, leaves, tree, batch_sharding, swap):
     model, optimizer, steps, accumulate = settings
-    step = functools.partial(_update, model=model, optimizer=optimizer.build(steps), accumulate=accumulate)
+    gradient = functools.partial(_gradient, model=model)
+    descend = functools.partial(_descend, rule=optimizer.build(steps))
     state = jax.tree.unflatten(tree, leaves)
+    if swap:
+        return swapping.update_function(gradient, descend, state, accumulate)
+    step = functools.partial(_update, gradient=gradient, descend=descend, accumulate=accumulate)
     return jax.jit(step, in_shardings=(state, batch_sharding, None), out_shardings=(state, None), donate_argnums=0)
 
 
-def _update(state, batch, key, *, model, optimizer, accumulate):
+def _update(state, batch, key, *, gradient, descend, accumulate):
     """One optimiser step on one batch. Returns the new state and {nats, correct, weights, grad_norm}, each []."""
     key = jax.random.fold_in(key, state.step)
-
-    def nats(params, batch, model_state, key):
-        scores, model_state = model.apply(params, batch, model_state, key, train=True)
-        sums = {name: jnp.sum(value) for name, value in example_sums(scores).items()}
-        return sums["nats"], (sums, model_state)
-
-    gradient = jax.grad(nats, has_aux=True)
     if accumulate == 1:
-        grads, (sums, model_state) = gradient(state.params, batch, state.model, key)
+        total, model_state = gradient(state.params, batch, state.model, key)
     else:
 
         def micro(carry, inputs):
             part, part_state, index = inputs
-            grads, (sums, part_state) = gradient(state.params, part, part_state, jax.random.fold_in(key, index))
-            return jax.tree.map(jnp.add, carry, (grads, sums)), part_state
+            total, part_state = gradient(state.params, part, part_state, jax.random.fold_in(key, index))
+            return jax.tree.map(jnp.add, carry, total), part_state
 
         zeros = jax.tree.map(jnp.zeros_like, state.params), {name: jnp.zeros(()) for name in SUMS}
         parts = jax.tree.map(functools.partial(_split, accumulate), (batch, state.model))
-        (grads, sums), parts = jax.lax.scan(micro, zeros, (*parts, jnp.arange(accumulate)))
+        total, parts = jax.lax.scan(micro, zeros, (*parts, jnp.arange(accumulate)))
         model_state = jax.tree.map(_join, parts)
+    params, optimizer, step, sums = descend(state.params, state.optimizer, state.step, total)
+    return TrainState(step, params, optimizer, model_state), sums
 
+
+def _gradient(params, batch, model_state, key, *, model):
+    """((the gradient of the sum of nats, sums over the batch), the model's next state)."""
+
+    def nats(params):
+        scores, after = model.apply(params, batch, model_state, key, train=True)
+        sums = {name: jnp.sum(value) for name, value in example_sums(scores).items()}
+        return sums["nats"], (sums, after)
+
+    grads, (sums, model_state) = jax.grad(nats, has_aux=True)(params)
+    return (grads, sums), model_state
+
+
+def _descend(params, optimizer, step, total, *, rule):
+    """The optimiser's step along the gradient of the mean."""
+    grads, sums = total
     # Sums over positions, divided once: micro-batches and devices with unequal weights still give the batch's mean.
     grads = jax.tree.map(lambda g: g / jnp.maximum(sums["weights"], 1.0), grads)
-    updates, optimizer_state = optimizer.update(grads, state.optimizer, state.params)
-    params = optax.apply_updates(state.params, updates)
-    sums["grad_norm"] = optax.tree.norm(grads)
-    return TrainState(state.step + 1, params, optimizer_state, model_state), sums
+    updates, optimizer = rule.update(grads, optimizer, params)
+    return optax.apply_updates(params, updates), optimizer, step + 1, {**sums, "grad_norm": optax.tree.norm(grads)}
 
 
 def _split(parts, x):

@@ -40,7 +40,10 @@ def attention(setting):
 
 
 def training(setting):
-    """A whole training step of a decoder-only model: loss, gradients, Adam, parameters given back in place."""
+    """A whole training step of a decoder-only model: loss, gradients, Adam, parameters given back in place.
+
+    With `swap`, parameters lie in the host's memory and Adam is a program of the CPU; see `launch.swapping`.
+    """
     import functools
 
     import jax
@@ -59,21 +62,29 @@ def training(setting):
     )
     optimizer = optax.adam(1e-3)
 
-    @functools.partial(jax.jit, donate_argnums=(0, 1))
-    def update(params, state, tokens, key):
+    def gradient(params, tokens, key):
         batch = {
             "decoder_target_tokens": tokens,
             "decoder_input_tokens": jnp.pad(tokens, ((0, 0), (1, 0)))[:, :-1],
             "decoder_loss_weights": jnp.ones(tokens.shape, jnp.float32),
             "decoder_segment_ids": jnp.ones_like(tokens),
         }
-        loss, grads = jax.value_and_grad(lambda p: model.apply(p, batch, (), key, train=True)[0]["nats"].mean())(params)
+        return jax.value_and_grad(lambda p: model.apply(p, batch, (), key, train=True)[0]["nats"].mean())(params)
+
+    def descend(params, state, grads):
         updates, state = optimizer.update(grads, state, params)
-        return optax.apply_updates(params, updates), state, loss
+        return optax.apply_updates(params, updates), state
+
+    @functools.partial(jax.jit, donate_argnums=(0, 1))
+    def update(params, state, tokens, key):
+        loss, grads = gradient(params, tokens, key)
+        return *descend(params, state, grads), loss
 
     key = jax.random.key(0)
-    params = model.init(key)
     tokens = jax.random.randint(key, (setting["batch"], setting["length"]), 0, setting["vocabulary"])
+    if setting.get("swap"):
+        return swapped(lambda: model.init(key), gradient, optimizer.init, descend, tokens, key)
+    params = model.init(key)
     kept = [params, jax.jit(optimizer.init)(params)]
     program = update.lower(*kept, tokens, key).compile()
 
@@ -85,6 +96,53 @@ def training(setting):
     # What is temporary besides activations: the gradients, as large as the parameters.
     activations = program.memory_analysis().temp_size_in_bytes - 4 * parameters
     return Work(program, step, {"parameters": parameters, "activation_bytes": activations})
+
+
+def swapped(create, gradient, begin, descend, tokens, key):
+    """The same step in two programs, with parameters in the host's memory.
+
+    Facts: `copy_seconds`, of all parameters to the device and as much back; `gradient_seconds`, of the program that
+    hides them or does not (the same without swapping differs by what is not hidden). On a CPU nothing is copied.
+    """
+    import functools
+
+    import jax
+
+    from launch import swapping
+
+    there = jax.sharding.SingleDeviceSharding(jax.devices()[0], memory_kind=swapping.HOST)
+    here = there.with_memory_kind("device")
+    params = swapping.initial(create, there)
+    kept = [params, swapping.initial(functools.partial(begin, params), swapping.cpu())]
+    program = jax.jit(gradient, out_shardings=(here, there)).lower(params, tokens, key).compile()
+    descend = swapping.on_host(descend)
+
+    def step():
+        loss, grads = program(kept[0], tokens, key)
+        kept[0], kept[1] = descend(*kept, grads)
+        return loss, kept[1]
+
+    def copy():
+        return jax.device_put(jax.device_put(kept[0], here, may_alias=False), there, may_alias=False)
+
+    def seconds(work):
+        jax.block_until_ready(work())
+        began = time.perf_counter()
+        jax.block_until_ready(work())
+        return time.perf_counter() - began
+
+    memory = program.memory_analysis()
+    facts = {
+        "parameters": sum(x.size for x in jax.tree.leaves(params)),
+        "activation_bytes": memory.temp_size_in_bytes,
+        "device_argument_bytes": memory.argument_size_in_bytes,
+        "host_argument_bytes": memory.host_argument_size_in_bytes,
+        "copy_seconds": seconds(copy),
+        "gradient_seconds": seconds(lambda: program(kept[0], tokens, key)),
+    }
+    if reason := swapping.one_memory():
+        facts["note"] = f"{reason}: swapping changes where arrays are said to be, not where they are"
+    return Work(program, step, facts)
 
 
 WORKLOADS = {"attention": attention, "training": training}
