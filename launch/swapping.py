@@ -6,8 +6,9 @@ the CPU, which owns its state: it needs a few operations per parameter, hardly m
 of it together is what any optax transformation may ask for (a global norm, say). So depth is bounded by the host.
 
 Parameters keep whatever sharding they have; the optimiser's state is whole, on the CPU of the one process there may be.
-Tested on a CPU, where both memories are one. Speed, and how much of the copying hides behind computing, were not
-measured on an accelerator: `repro profile training --swap` does that.
+Equality is tested on a CPU, where both memories are one; what is said of memory was read from programs compiled for a
+TPU (`reformer.swapping`). Speed, and how much of the copying hides behind computing, were not measured: no accelerator
+was at hand. `repro profile training --swap` does that.
 """
 
 import functools

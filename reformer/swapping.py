@@ -5,16 +5,28 @@ in the host's is fetched where it is needed and its gradient put back beside it.
 there are then the parameters and gradients of one period, of the embedding and of the head, however
 deep the model. Whoever places the parameters decides; see `launch.swapping` for training.
 
+Compiled for a TPU (v5e, 256 tokens, d_model 512), loss and gradients of 4 and of 24 layers take the same 22 MiB of its
+memory; 46 and 266 MiB of parameters, and as much of gradients, are the host's.
+
 `Stack` with backward 'invert' or 'remat' fetches every period twice, once for each direction. With
 'store' plain autodiff keeps what was fetched, and swapping saves the optimiser's share only.
 """
 
 import jax
+from jax.experimental.layout import Layout, with_layout_constraint
 
 
 def fetch(tree):
     """The same tree in the accelerator's memory; what is there already stays as it is."""
-    return jax.tree.map(lambda x: jax.device_put(x, jax.memory.Space.Device) if _hosted(x) else x, tree)
+
+    def one(x):
+        if not _hosted(x):
+            return x
+        x = jax.device_put(x, jax.memory.Space.Device)
+        # A copy cannot permute axes, and XLA for TPUs stops if it has chosen another layout for the result.
+        return with_layout_constraint(x, Layout(major_to_minor=tuple(range(x.ndim))))
+
+    return jax.tree.map(one, tree)
 
 
 def park(tree, like):
