@@ -22,6 +22,7 @@ from reformer import caches, checks, search
 from reformer.lsh import LSH
 from reformer.model import Embedding, Model
 from reformer.reversible import Side
+from reformer.swapping import fetch
 
 
 class Cache(NamedTuple):
@@ -159,6 +160,7 @@ def generate(model, params, prompt, count, key, sampling=search.PLAIN, real=None
 
     key: of the draws, and of the hash directions. real: bool [b,l], False for padding.
     """
+    params = fetch(params)  # all at once: every token reads all layers
     decoder = Decoder(model, prompt.shape[1] + count)
     cache, last = decoder.read(params, prompt, real, key)
     step = partial(decoder.step, params)

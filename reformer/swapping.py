@@ -5,8 +5,9 @@ in the host's is fetched where it is needed and its gradient put back beside it.
 there are then the parameters and gradients of one period, of the embedding and of the head, however
 deep the model. Whoever places the parameters decides; see `launch.swapping` for training.
 
-Compiled for a TPU (v5e, 256 tokens, d_model 512), loss and gradients of 4 and of 24 layers take the same 22 MiB of its
-memory; 46 and 266 MiB of parameters, and as much of gradients, are the host's.
+Compiled for a TPU (v5e, 4 x 256 tokens, d_model 512), loss and gradients of 4 and of 24 layers take
+the same 22 MiB of its memory; 46 and 266 MiB of parameters, and as much of gradients, are the
+host's. Decoding reads every layer for every token, and fetches all of them once.
 
 `Stack` with backward 'invert' or 'remat' fetches every period twice, once for each direction. With
 'store' plain autodiff keeps what was fetched, and swapping saves the optimiser's share only.

@@ -55,6 +55,7 @@ def kinds(tree):
     return {leaf.sharding.memory_kind for leaf in jax.tree.leaves(tree)}
 
 
+@pytest.mark.slow
 def test_training_does_not_depend_on_swapping(tmp_path, forced):
     """A swapped run is killed and goes on; compared with a plain run. Two programs may round otherwise than one."""
 

@@ -52,6 +52,19 @@ def test_loss_and_gradients_do_not_depend_on_where_parameters_are(model):
     jax.tree.map(np.testing.assert_array_equal, grads, swapped)
 
 
+@pytest.mark.slow
+def test_a_model_writes_and_translates_the_same():
+    tokens = BATCH["encoder_input_tokens"]
+    model = dataclasses.replace(TIED, dropout=0.0, length=10)
+    params = model.init(jax.random.key(0))
+    drawn = [model.generate(p, tokens, 2, jax.random.key(2)) for p in (params, on_host(params))]
+    np.testing.assert_array_equal(*drawn)
+    model = Seq2Seq(**SIZES)
+    params = model.init(jax.random.key(0))
+    found = [model.translate(p, tokens, tokens > 0, beams=2).tokens for p in (params, on_host(params))]
+    np.testing.assert_array_equal(*found)
+
+
 def copies(jaxpr):
     """Sizes of all arrays that a program, or one inside it, moves from one memory to another."""
     found = []
