@@ -14,7 +14,7 @@ Hard maths is a pure function of arrays; modules only declare parameters. Paddin
 boolean and True means keep. Everything random comes from an explicit key.
 
 Read in the order of the paper: `full` (exact and shared-QK attention), `hashing` and `lsh`
-(section 2), `local`, `positions`, `model`; token by token `caches`, `decode`, `search`; for translation
+(section 2), `local`, `positions`, `transformer`, `model`; token by token `caches`, `decode`, `search`; for translation
 (Table 4) `cross`, `seq2seq`, `translation`.
 """
 

@@ -7,23 +7,12 @@ backward pass (`full.attention`), so no l x m array exists.
 
 from dataclasses import dataclass
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from reformer.full import MASKED, Full
 from reformer.products import einsum
-from reformer.sublayers import dropout, norm
-
-
-def project(matrix, x, dtype):
-    """x [b,l,e] through one matrix per head [e,h,d] -> [b,h,l,d], in `dtype`."""
-    return jnp.einsum("ble,ehd->bhld", x.astype(dtype), matrix.astype(dtype))
-
-
-def join(matrix, y, dtype):
-    """Heads y [b,h,l,d] through the output matrix [h,d,e] -> float32 [b,l,e]."""
-    return einsum("bhld,hde->ble", y, matrix.astype(dtype))
+from reformer.sublayers import INWARDS, OUTWARDS, dropout, join, norm, project
 
 
 def look_up(q, k, v, legal):
@@ -59,12 +48,10 @@ class CrossAttention:
     name = "cross_attention"
 
     def init(self, key):
-        inwards = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=0, out_axis=(1, 2))
-        outwards = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=(0, 1), out_axis=2)
         keys = jax.random.split(key, 4)
         shape = (self.width, self.heads, self.head_width)
-        heads = {name: inwards(k, shape) for name, k in zip(("query", "key", "value"), keys, strict=False)}
-        heads["out"] = outwards(keys[3], (self.heads, self.head_width, self.width))
+        heads = {name: INWARDS(k, shape) for name, k in zip(("query", "key", "value"), keys, strict=False)}
+        heads["out"] = OUTWARDS(keys[3], (self.heads, self.head_width, self.width))
         return {"norm": norm().init(key, jnp.zeros((1, 1, self.width)))["params"], "heads": heads}
 
     def forward(self, params, x, side, key, decision=None):

@@ -20,9 +20,10 @@ import jax.numpy as jnp
 
 from reformer import caches, checks, search
 from reformer.lsh import LSH
-from reformer.model import Embedding, Model
-from reformer.reversible import Side
+from reformer.model import Model
+from reformer.reversible import Side, add
 from reformer.swapping import fetch
+from reformer.transformer import Embedding
 
 
 class Cache(NamedTuple):
@@ -145,13 +146,12 @@ class Decoder:
                         kept = (*kept[:i], new, *kept[i + 1 :])
                     else:
                         y, _ = sublayer.forward(p, streams[-1], side, unused)
-                    streams = (streams[0] + y,) if len(streams) == 1 else (streams[1], streams[0] + y)
+                    streams = add(streams, y)
             return (streams, kept), None
 
-        streams = (x,) if stack.residual == "single" else (x, x)
         repeats = self.model.layers // len(stack.pattern)
         inputs = jnp.arange(repeats, dtype=jnp.int32), params["layers"], cache.directions
-        return jax.lax.scan(period, (streams, cache.kept), inputs)[0]
+        return jax.lax.scan(period, (stack.begin(x), cache.kept), inputs)[0]
 
 
 @partial(jax.jit, static_argnames=("model", "count", "sampling", "eos"))

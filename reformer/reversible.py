@@ -84,9 +84,13 @@ class Stack:
             for i, layer in enumerate(self.pattern)
         )
 
+    def begin(self, x):
+        """The streams before the first layer."""
+        return (x,) if self.residual == "single" else (x, x)
+
     def run(self, params, x, side, key):
         """x float32 [b,l,e] -> the streams after the last layer, a tuple of one or two float32 [b,l,e]."""
-        streams = (x,) if self.residual == "single" else (x, x)
+        streams = self.begin(x)
         if self.backward == "invert":
             return _inverting(self, params, streams, side, key)
         return _forward(self, params, streams, side, key)[0]
@@ -101,6 +105,11 @@ class Stack:
         ]
 
 
+def add(streams, y):
+    """The streams after a sublayer whose value, f of the last one, is y."""
+    return (streams[0] + y,) if len(streams) == 1 else (streams[1], streams[0] + y)
+
+
 def _forward(stack, params, streams, side, key):
     """The last streams, and what every sublayer decided, stacked over periods."""
 
@@ -108,7 +117,7 @@ def _forward(stack, params, streams, side, key):
         decisions = []
         for sublayer, p, k in stack.steps(*inputs, key):
             y, decision = sublayer.forward(p, streams[-1], side, k)
-            streams = (streams[0] + y,) if len(streams) == 1 else (streams[1], streams[0] + y)
+            streams = add(streams, y)
             decisions.append(decision)
         return streams, tuple(decisions)
 

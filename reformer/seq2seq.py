@@ -11,19 +11,19 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from reformer import checks, chunked, positions, translation
+from reformer import checks, translation
 from reformer.cross import CrossAttention
 from reformer.full import Full
-from reformer.model import DTYPES, LOGITS_BUDGET, Embedding, Head, cross_entropy
-from reformer.reversible import BACKWARDS, RESIDUALS, Side, Stack
-from reformer.sublayers import ACTIVATIONS, FeedForward, SelfAttention, dropout, norm
+from reformer.reversible import Side
+from reformer.sublayers import dropout, norm
 from reformer.swapping import fetch_but
+from reformer.transformer import Embedding, Head, Transformer
 
 TIES = ("none", "embeddings", "all")
 
 
 @dataclass(frozen=True)
-class Seq2Seq:
+class Seq2Seq(Transformer):
     """An encoder-decoder over `vocabulary` ids, the same on both sides, and at most `length` positions of each.
 
     layers: of the encoder, and as many of the decoder; width (d_model), hidden (d_ff), heads,
@@ -67,43 +67,15 @@ class Seq2Seq:
     heads_at_once: int | None = None
     dtype: str = "float32"
 
-    swappable = True  # parameters may lie in the host's memory, see `swapping`
-
     def __post_init__(self):
-        for name in ("vocabulary", "length", "layers", "width", "hidden", "heads"):
-            checks.positive(name, getattr(self, name))
-        for name in ("head_width", "feedforward_chunk", "loss_chunk", "heads_at_once"):
-            if getattr(self, name) is not None:
-                checks.positive(name, getattr(self, name))
-        checks.choice("residual", self.residual, RESIDUALS)
+        self._check()
         checks.choice("tie", self.tie, TIES)
-        checks.choice("positions", self.positions, positions.KINDS)
-        checks.choice("activation", self.activation, tuple(ACTIVATIONS))
-        checks.choice("dtype", self.dtype, DTYPES)
-        checks.rate("dropout", self.dropout)
         checks.rate("smoothing", self.smoothing)
-        if self.backward is not None:
-            checks.choice("backward", self.backward, BACKWARDS)
-        if self.head_width is None and self.width % self.heads:
-            raise ValueError(
-                f"width {self.width} is not a multiple of heads {self.heads}; change one of them, or set head_width"
-            )
         if not isinstance(self.attention, Full) or self.attention.shared:
             raise ValueError(
                 f"attention is {self.attention!r}; a translation model has dot-product attention with keys of"
                 " their own, Full(shared=False): what the decoder looks at is another sequence"
             )
-        for name in ("axial_grid", "axial_widths"):
-            if isinstance(getattr(self, name), list):  # so gin files write it; models must be hashable
-                object.__setattr__(self, name, tuple(getattr(self, name)))
-        if self.positions == "axial":
-            positions.check_grid(self.length, self.width, *self.axes)
-
-    @property
-    def axes(self):
-        """(grid, widths) of axial positions."""
-        grid = self.axial_grid or positions.propose_grid(self.length)
-        return grid, self.axial_widths or positions.propose_widths(self.width, len(grid))
 
     @property
     def merged_width(self):
@@ -122,12 +94,19 @@ class Seq2Seq:
 
     def encoder(self, train=False):
         """The encoder's layers, as `reversible.Stack`."""
-        return self._stack((self._self_attention(False, train), self._feedforward(train)))
+        return self._stack(((self._self_attention(self.attention, False, train), self._feedforward(train)),))
 
     def decoder(self, train=False):
         """The decoder's layers. Three sublayers: the streams change roles from one layer to the next."""
-        sublayers = self._self_attention(True, train), self._cross_attention(train), self._feedforward(train)
-        return self._stack(sublayers)
+        return self._stack(
+            (
+                (
+                    self._self_attention(self.attention, True, train),
+                    CrossAttention(*self._sizes, self.attention, train=train, **self._shared(train)),
+                    self._feedforward(train),
+                ),
+            )
+        )
 
     @partial(jax.jit, static_argnums=0)
     def init(self, key, batch=None):
@@ -150,10 +129,6 @@ class Seq2Seq:
             "head": Head(self).init(keys[5], (stream,))["params"],
         }
 
-    def start(self, batch_size):
-        """State before the first batch: this model has none."""
-        return ()
-
     def apply(self, params, batch, state=(), key=None, *, train=False):
         """Scores of every target token -> ({"nats", "correct", "weights"} float32 [b,l], state).
 
@@ -168,12 +143,7 @@ class Seq2Seq:
         side = self.encode(params, *source, jax.random.fold_in(key, 0), train=train)
         target = batch["decoder_input_tokens"], batch["decoder_segment_ids"] > 0
         streams = self.decode(params, *target, side, jax.random.fold_in(key, 1), train=train)
-        targets = batch["decoder_target_tokens"]
-        most = self.loss_chunk or max(1, LOGITS_BUDGET // (targets.shape[0] * self.vocabulary))
-        scores = partial(self._scores, self.smoothing if train else 0.0)
-        nats, correct = chunked.over_stretches(scores, most, self._head(params), streams, targets)
-        weights = batch["decoder_loss_weights"].astype(jnp.float32)
-        return {"nats": nats, "correct": correct, "weights": weights}, state
+        return self._score(params, streams, batch, self.smoothing if train else 0.0), state
 
     def encode(self, params, tokens, real, key=None, *, train=False):
         """What the decoder looks at: tokens int32 [b,m], real bool [b,m] -> float32 [b,m,e] and real."""
@@ -192,11 +162,6 @@ class Seq2Seq:
         """The best translations that beam search finds, see `translation.translate`."""
         return translation.translate(self, params, tokens, real, **search)
 
-    def logits(self, params, streams):
-        """Unnormalised log-probabilities of every id, float32 [b,l,vocabulary]."""
-        params, tied = self._head(params)
-        return Head(self).apply({"params": params}, streams, tied)
-
     def embedding(self, params, side):
         """Parameters of `Embedding` for the side 'source' or 'target', ties and scale resolved."""
         own = params["embedding"][side]
@@ -209,32 +174,3 @@ class Seq2Seq:
 
     def _head(self, params):
         return params["head"], params["embedding"]["source"]["tokens"] if self.tie_output else None
-
-    def _scores(self, smoothing, params, streams, targets):
-        params, tied = params
-        return cross_entropy(Head(self).apply({"params": params}, streams, tied), targets, smoothing)
-
-    def _stack(self, sublayers):
-        return Stack((sublayers,), self.residual, self._backward())
-
-    def _backward(self):
-        return self.backward or ("invert" if self.residual == "reversible" else "store")
-
-    def _shared(self, train):
-        rate = self.dropout if train else 0.0
-        return {"dtype": self.dtype, "rate": rate, "shared_dropout": self.shared_dropout}
-
-    def _sizes(self):
-        return self.width, self.heads, self.head_width or self.width // self.heads
-
-    def _self_attention(self, causal, train):
-        rest = self._shared(train)
-        return SelfAttention(*self._sizes(), self.attention, causal, train=train, at_once=self.heads_at_once, **rest)
-
-    def _cross_attention(self, train):
-        return CrossAttention(*self._sizes(), self.attention, train=train, **self._shared(train))
-
-    def _feedforward(self, train):
-        # Plain autodiff pays for pieces with a second computation; inverting computes it anyway.
-        most = self.feedforward_chunk or (None if self._backward() == "invert" else self.length)
-        return FeedForward(self.width, self.hidden, self.activation, most=most, **self._shared(train))

@@ -41,11 +41,25 @@ def dropout(x, rate, key, shared=False):
     return jnp.where(kept, x / (1 - rate), 0.0)
 
 
+# Glorot-uniform with the fan of all heads together, as in the authors' code: [e,h,d] and [h,d,e].
+INWARDS = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=0, out_axis=(1, 2))
+OUTWARDS = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=(0, 1), out_axis=2)
+
+
+def project(matrix, x, dtype):
+    """x [b,l,e] through one matrix per head [e,h,d] -> [b,h,l,d], in `dtype`."""
+    return jnp.einsum("ble,ehd->bhld", x.astype(dtype), matrix.astype(dtype))
+
+
+def join(matrix, y, dtype):
+    """Heads y [b,h,l,d] through the output matrix [h,d,e] -> float32 [b,l,e]."""
+    return einsum("bhld,hde->ble", y, matrix.astype(dtype))
+
+
 class Heads(nn.Module):
     """Projections around an attention, for some heads: x [b,l,e] -> float32 [b,l,e]; no biases.
 
     `attend(q, k, v)` gets [b,h,l,d] each, k None if `shared`, and returns y [b,h,l,d] and anything else.
-    Glorot-uniform with the fan of all heads together, as in the authors' code.
     """
 
     width: int
@@ -58,17 +72,13 @@ class Heads(nn.Module):
     def __call__(self, x, attend):
         x = x.astype(self.dtype)
         shape = (self.width, self.heads, self.head_width)
-        inwards = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=0, out_axis=(1, 2))
-        outwards = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=(0, 1), out_axis=2)
 
-        def project(name):
-            matrix = self.param(name, inwards, shape).astype(self.dtype)
-            return jnp.einsum("ble,ehd->bhld", x, matrix)
+        def projected(name):
+            return project(self.param(name, INWARDS, shape), x, self.dtype)
 
-        q, v = project("query"), project("value")
-        y, rest = attend(q, None if self.shared else project("key"), v)
-        matrix = self.param("out", outwards, (shape[1], shape[2], shape[0])).astype(self.dtype)
-        return einsum("bhld,hde->ble", y, matrix), rest
+        q, v = projected("query"), projected("value")
+        y, rest = attend(q, None if self.shared else projected("key"), v)
+        return join(self.param("out", OUTWARDS, (*shape[1:], shape[0])), y, self.dtype), rest
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from reformer import checks, positions
-from reformer.cross import join, look_up, project
+from reformer import checks
+from reformer.cross import look_up
+from reformer.reversible import add
 from reformer.search import beam_search
-from reformer.sublayers import norm
+from reformer.sublayers import join
 from reformer.swapping import fetch
+from reformer.transformer import Embedding
 
 
 class Cache(NamedTuple):
@@ -56,38 +58,32 @@ def step(model, params, cache, tokens):
     """
     attention, cross, feedforward = model.decoder().pattern[0]
     (layers,) = params["decoder"]
-    embedding = model.embedding(params, "target")
-    x = embedding["tokens"][tokens][:, None] + _row(model, embedding, cache.at)[None, None]
-    streams = (x,) if model.residual == "single" else (x, x)
+    at = jnp.full((tokens.shape[0], 1), cache.at)
+    x = Embedding(model).apply({"params": model.embedding(params, "target")}, tokens[:, None], at)
     heard = cache.source_real[:, None, None]
     past = (jnp.arange(cache.keys.shape[3]) <= cache.at)[None, None, None]
     sentences, key = heard.shape[0], jax.random.key(0)  # nothing is drawn
 
-    def attend(p, x, keys, values, index):
-        heads, x = p["heads"], norm().apply({"params": p["norm"]}, x)
-        q, k, v = (project(heads[name], x, model.dtype) for name in ("query", "key", "value"))
+    def look_back(keys, values, index, q, k, v):
         keys = jax.lax.dynamic_update_slice(keys, k[None], (index, 0, 0, cache.at, 0))
         values = jax.lax.dynamic_update_slice(values, v[None], (index, 0, 0, cache.at, 0))
-        return join(heads["out"], look_up(q, keys[index], values[index], past), model.dtype), keys, values
+        return look_up(q, keys[index], values[index], past), (keys, values)
 
     def listen(p, x, keys, values):
         q = cross.queries(p, x.reshape(sentences, -1, model.width))
         return join(p["heads"]["out"], look_up(q, keys, values, heard), model.dtype).reshape(x.shape)
 
-    def add(streams, y):
-        return (streams[0] + y,) if len(streams) == 1 else (streams[1], streams[0] + y)
-
     def layer(carry, inputs):
         streams, keys, values = carry
         index, p, *source = inputs
-        y, keys, values = attend(p[attention.name], streams[-1], keys, values, index)
+        y, (keys, values) = attention.through(p[attention.name], streams[-1], partial(look_back, keys, values, index))
         streams = add(streams, y)
         streams = add(streams, listen(p[cross.name], streams[-1], *source))
         streams = add(streams, feedforward.forward(p[feedforward.name], streams[-1], None, key)[0])
         return (streams, keys, values), None
 
     inputs = jnp.arange(model.layers), layers, cache.source_keys, cache.source_values
-    (streams, keys, values), _ = jax.lax.scan(layer, (streams, cache.keys, cache.values), inputs)
+    (streams, keys, values), _ = jax.lax.scan(layer, (model.decoder().begin(x), cache.keys, cache.values), inputs)
     return model.logits(params, streams)[:, 0], cache._replace(keys=keys, values=values, at=cache.at + 1)
 
 
@@ -104,12 +100,3 @@ def translate(model, params, tokens, real, *, eos=1, beams=4, alpha=0.6, extra_l
     cache = begin(model, params, tokens, real, beams, count)
     first = jnp.zeros(tokens.shape[0], jnp.int32)  # what every target begins with, as in training
     return beam_search(partial(step, model, params), cache, first, eos, count, beams, alpha, ROWS, 2 * beams)
-
-
-def _row(model, params, at):
-    """What is added to the token at position `at`, float32 [e]."""
-    if model.positions == "fixed":
-        return positions.sinusoids(model.length, model.width)[at]
-    if model.positions == "axial":
-        return positions.axial_at([params[f"positions_{i}"] for i in range(len(model.axes[0]))], at)
-    return params["positions"][at]
