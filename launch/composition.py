@@ -1,6 +1,8 @@
 """From the name of a table row to one flat gin text, without importing JAX or TensorFlow.
 
 A *stem* such as ``reformer/table2/lsh4`` names ``configs/reformer/table2/lsh4.gin``, always the paper's own setting.
+Where the columns of a table are tasks, ``+task`` follows the row, as in ``memorizing/table4/ctx512+isabelle``, and adds
+``configs/memorizing/isabelle.gin``, or ``configs/tasks/isabelle.gin`` where the paper has nothing of its own to say.
 A *scale* such as ``cpu`` adds ``configs/scales/reformer/table2/cpu.gin`` after it, a named reduction. Bindings from the
 command line come last. Later bindings win, as in gin; the result remembers which file each came from.
 
@@ -84,24 +86,33 @@ class Composition:
         return f"{self.stem}/{self.scale}/seed{self.seed}{tag}"
 
 
-def stems():
-    """All experiments, sorted: ``configs/<paper>/<table>/<row>.gin`` without the suffix."""
+def rows():
+    """Row files, sorted: ``configs/<paper>/<table>/<row>.gin`` without the suffix."""
     found = (p.relative_to(CONFIGS).with_suffix("") for p in CONFIGS.glob("*/*/*.gin"))
     return sorted(p.as_posix() for p in found if p.parts[0] not in NOT_ROWS)
 
 
+def stems():
+    """All experiments: every row, or every ``row+task`` for the tasks that the row's header names."""
+    columns = {row: re.findall(r"\w+", header(path_of(row)).fields.get("Tasks", "")) for row in rows()}
+    return [stem for row, tasks in columns.items() for stem in ([f"{row}+{task}" for task in tasks] or [row])]
+
+
 def select(name):
-    """The stems meant by ``name``: one row, all rows of a folder, or the path of a gin file.
+    """The stems meant by ``name``: one experiment, all those of a row, folder or column, or the path of a gin file.
 
     Raises:
       ConfigError: nothing has this name; the nearest names are in the message.
     """
     known = stems()
-    name = name.removeprefix("configs/") if name.removeprefix("configs/").removesuffix(".gin") in known else name
     plain = name.rstrip("/").removesuffix(".gin")
-    if plain in known:
-        return [plain]
-    below = [s for s in known if s.startswith(plain + "/")]
+    plain, task = plain.partition("+")[::2]
+    place = plain.removeprefix("configs/")
+    if place in rows():
+        plain = place
+    below = [s for s in known if s == plain or s.startswith((plain + "/", plain + "+"))]
+    if below and task:  # also a task that no table has a column for
+        return [s for s in below if s.endswith(f"+{task}")] or [f"{row}+{task}" for row in rows() if row == plain]
     if below:
         return below
     if name.endswith(".gin") and Path(name).is_file():
@@ -119,8 +130,17 @@ def scales(stem):
 
 
 def path_of(stem):
-    """The file of a stem; a stem ending in ``.gin`` is a path already."""
-    return Path(stem) if stem.endswith(".gin") else CONFIGS / f"{stem}.gin"
+    """The row file of a stem; a stem ending in ``.gin`` is a path already."""
+    return Path(stem) if stem.endswith(".gin") else CONFIGS / f"{stem.partition('+')[0]}.gin"
+
+
+def _column_of(stem):
+    """The file that ``+task`` adds to a row, or None for a stem without."""
+    row, _, task = stem.partition("+")
+    if not task or stem.endswith(".gin"):
+        return None
+    own = CONFIGS / row.partition("/")[0] / f"{task}.gin"
+    return own if own.exists() else CONFIGS / "tasks" / f"{task}.gin"
 
 
 def header(path):
@@ -157,6 +177,8 @@ def compose(stem, scale=FULL_SCALE, seed=None, overrides=()):
     """
     bindings = {}
     _read_file(path_of(stem), bindings, ())
+    if column := _column_of(stem):
+        _read_file(column, bindings, ())
     if scale != FULL_SCALE:
         known = scales(stem)
         if scale not in known:

@@ -10,6 +10,7 @@ import sys
 
 import gin
 
+import memorizing
 import reformer
 import tasks
 from launch import optimizers
@@ -20,6 +21,7 @@ from launch.experiment import Evaluation, Experiment, Translation
 _DOOR = {
     "": (Experiment, Evaluation, Translation),
     "reformer": (reformer.Model, reformer.Seq2Seq, reformer.Full, reformer.Local, reformer.LSH),
+    "memorizing": (memorizing.Model, memorizing.Search),
     "tasks": (
         tasks.duplication,
         tasks.copyreverse,

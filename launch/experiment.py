@@ -92,6 +92,8 @@ class Experiment:
     Attributes:
       model, task, optimizer: see ``launch.__init__``; ``optimizer.build(steps)`` gives an optax transformation.
       evaluations: name -> ``Evaluation`` or ``Translation``, all on the same parameters; names of a-z, 0-9 and ``_``.
+      start_from: whose trained parameters this run begins with: the stem of another experiment, run at the same scale
+        with the same seed, or the folder of a run. None for fresh ones.
       steps: number of updates.
       batch_size: examples an update, over all devices and micro-batches together.
       seed: of the parameters, the data order and all randomness in training.
@@ -110,6 +112,7 @@ class Experiment:
     evaluations: dict[str, Evaluation | Translation]
     steps: int
     batch_size: int
+    start_from: str | None = None
     seed: int = 0
     eval_every: int = 0
     save_every: int = 0

@@ -3,16 +3,18 @@
 import contextlib
 import datetime
 import difflib
+import functools
 import os
 import platform
+import shlex
 import signal
 import subprocess
 import time
 from importlib import metadata
 from pathlib import Path
 
-from launch.composition import ROOT
-from launch.errors import ConfigError, RunError, Stopped
+from launch.composition import ROOT, compose
+from launch.errors import CheckpointError, ConfigError, RunError, Stopped
 from results import schema
 
 RECORDS = ROOT / "results" / "records"
@@ -50,7 +52,9 @@ def run(composition, runs, records, monitor, profile=False):
         if overview := _overview(experiment):
             _write(folder / "parameters.txt", overview)
         devices.reset_peak_memory()
-        trained = train(experiment, folder, monitor, _hooks(folder, experiment) if profile else ())
+        hooks = _hooks(folder, experiment) if profile else ()
+        begin = functools.partial(_start, composition, experiment, runs, monitor) if experiment.start_from else None
+        trained = train(experiment, folder, monitor, hooks, begin)
         monitor.evaluating(experiment.evaluations)
         with _stoppable("training is done and saved, the same command repeats the evaluation"):
             begun, results = time.monotonic(), {}
@@ -60,6 +64,43 @@ def run(composition, runs, records, monitor, profile=False):
             seconds = trained.seconds + time.monotonic() - begun
             record = _record(composition, experiment, folder, trained, results, seconds)
         return _file(record, folder, records)
+
+
+def _start(composition, experiment, runs, monitor):
+    """The parameters of the finished run that `experiment.start_from` names, in the shape of the experiment's model.
+
+    Raises:
+      RunError: there is no such run, it has not come to its end, or its model has other parameters.
+    """
+    from launch import config
+    from launch.train import restore_params
+
+    name, folder = experiment.start_from, Path(experiment.start_from)
+    if (folder / "config.gin").is_file():
+        source, advice = compose(str(folder / "config.gin")), "finish that run first"
+    else:
+        places = [line for line in composition.overrides if line not in composition.changes]
+        source = compose(name, composition.scale, composition.seed, places)
+        folder = Path(runs) / source.run_name
+        words = ["repro", "run", name, "--scale", source.scale, "--seed", str(source.seed), "--workdir", str(runs)]
+        words += [word for line in places for word in ("--set", line)]
+        advice = f"run first: {shlex.join(words)}\nor name the folder of another run with --set \"START = 'FOLDER'\""
+    begins = f"{composition.stem} begins with the parameters of {name}"
+    model = config.build(source)
+    try:
+        step, params = restore_params(model, folder)
+    except CheckpointError as error:
+        raise RunError(f"{begins}, but {error}; {advice}") from None
+    if step < model.steps:
+        raise RunError(f"{begins}, but {folder} stands at step {step} of {model.steps}; {advice}")
+    monitor.note(f"begins with the parameters of {folder}, step {step:,}")
+    if experiment.model == model.model:
+        return params
+    adopt = getattr(experiment.model, "adopt", None)
+    try:
+        return adopt(params, model.model) if adopt else params
+    except ValueError as error:
+        raise RunError(f"{begins}, which do not fit: {error}") from None
 
 
 def _overview(experiment):

@@ -37,7 +37,7 @@ class Trained:
     curve: dict[str, list]
 
 
-def train(experiment, folder, monitor, hooks=()):
+def train(experiment, folder, monitor, hooks=(), begin=None):
     """Trains to the last step, from the newest checkpoint if there is one.
 
     Args:
@@ -45,6 +45,7 @@ def train(experiment, folder, monitor, hooks=()):
       folder: a ``pathlib.Path``; ``checkpoints/``, ``metrics.jsonl`` and TensorBoard events are written below it.
       monitor: shows progress (``launch.monitor``).
       hooks: callables given the step after each update, such as clu's periodic actions.
+      begin: parameters to begin with instead of fresh ones, where there is no checkpoint; a function that gives them.
 
     Returns:
       ``Trained``.
@@ -80,6 +81,8 @@ def train(experiment, folder, monitor, hooks=()):
         seconds = loop["seconds"]
     else:
         state = swapping.initial(create, shardings) if swap else jax.jit(create, out_shardings=shardings)()
+        if begin:
+            state = state._replace(params=jax.device_put(begin(), shardings.params))
         history.restore(0, None)
     first = found[-1] if found else 0
     monitor.start(experiment, first, sum(leaf.size for leaf in jax.tree.leaves(shapes.params)))

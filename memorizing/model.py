@@ -16,7 +16,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from memorizing import attention, checks, ring
+from memorizing import adapt, attention, checks, ring
 from memorizing.layers import Layer, dropout
 from memorizing.memory import COMBINATIONS
 from memorizing.retrieve import Search
@@ -58,7 +58,6 @@ class Model:
     bias: T5's relative bias 'everywhere', 'local' (not in memory layers: the code) or 'nowhere'.
     strict: a token does not attend to itself.
     null_keys: empty caches and memory entries count as zero keys instead of being masked.
-    skip_first: the first token of each segment is not predicted.
     store_padding: padding takes entries of the memory.
     dropout: after the first norm of a layer, after its feed-forward, and at the end; the code has 0.05.
     attention_dropout: of local attention's weights; the code has 0.05.
@@ -83,7 +82,6 @@ class Model:
     bias: str = "everywhere"
     strict: bool = False
     null_keys: bool = False
-    skip_first: bool = False
     store_padding: bool = False
     dropout: float = 0.0
     attention_dropout: float = 0.0
@@ -181,10 +179,7 @@ class Model:
         """
         x, state, looks = self.hidden_states(params, batch, state, key, train=train, inspect=inspect)
         nats, correct = self._predict(params, x, batch["decoder_target_tokens"])
-        weights = batch["decoder_loss_weights"].astype(jnp.float32)
-        if self.skip_first:
-            weights = weights.at[:, 0].set(0.0)
-        scores = {"nats": nats, "correct": correct, "weights": weights}
+        scores = {"nats": nats, "correct": correct, "weights": batch["decoder_loss_weights"].astype(jnp.float32)}
         return (scores, state, looks) if inspect else (scores, state)
 
     def hidden_states(self, params, batch, state, key=None, *, train=False, inspect=False):
@@ -250,6 +245,10 @@ class Model:
             return x, (cache, jax.lax.stop_gradient((k, v)) if remembers else None, look)
 
         return step
+
+    def adopt(self, params, source):
+        """The trained parameters of another Model in the shape of this one; see `adapt.convert`."""
+        return adapt.convert(params, source, self)
 
     def logits(self, params, x):
         """Unnormalised log-probabilities of every id, float32 [b,l,vocabulary]; the embedding is the output matrix."""

@@ -173,7 +173,7 @@ def _reformer_figures():
 
 
 def _memorizing_table4():
-    columns = ("arxiv", "pg19", "c4", "github", "isabelle")
+    columns = ("arxiv", "pg19", "c4_4k", "github", "isabelle")
 
     def in_every_column(*rows):
         return [((a, column), (b, column)) for a, b in rows for column in columns]

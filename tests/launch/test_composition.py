@@ -92,6 +92,25 @@ def test_select_takes_rows_folders_and_paths(folder):
     assert files.select(str(folder / "base.gin")) == [str(folder / "base.gin")]
 
 
+def test_a_task_makes_a_column_of_a_row(folder):
+    (folder / "demo/table/long.gin").write_text("# Long.\n# Tasks: wood, stone\n\ninclude 'base.gin'\nSTEPS = 9\n")
+    (folder / "tasks").mkdir(exist_ok=True)
+    for task in ("wood", "stone", "sand"):
+        (folder / f"tasks/{task}.gin").write_text(f"Model.depth = '{task}'\n")
+    (folder / "demo/stone.gin").write_text("include 'tasks/stone.gin'\nSTEPS = 8\n")
+    both = ["demo/table/long+wood", "demo/table/long+stone"]
+    assert files.select("demo/table/long") == both
+    assert files.select("demo/table") == [*both, "demo/table/row"]
+    assert files.select("demo/table+stone") == files.select(both[1]) == both[1:]
+    assert files.select("demo/table/long+sand") == ["demo/table/long+sand"]  # a task of one's own
+    wood, stone = (files.compose(stem) for stem in both)
+    assert (wood.bindings["Model.depth"].value, wood.bindings["STEPS"].value) == ("'wood'", "9")
+    assert (stone.bindings["Model.depth"].value, stone.bindings["STEPS"].value) == ("'stone'", "8")  # the paper's own
+    assert files.compose("demo/table/long+wood", "small").run_name == "demo/table/long+wood/small/seed0"
+    with pytest.raises(ConfigError, match=r"cannot read .*tasks/wod.gin.*'wood.gin'"):
+        files.compose("demo/table/long+wod")
+
+
 def test_runs_with_other_settings_have_other_folders(folder):
     names = {
         files.compose("demo/table/row", scale, seed, sets).run_name

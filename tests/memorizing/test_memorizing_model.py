@@ -227,12 +227,6 @@ def test_dropout_only_in_training(params):
     np.testing.assert_array_equal(wild, step(model, params, batch, state, key, train=True)[0]["nats"])
 
 
-def test_first_tokens_of_segments_can_be_left_out(params):
-    model = dataclasses.replace(SMALL, skip_first=True)
-    scores, _ = step(model, params, documents()[0], model.start(B))
-    np.testing.assert_array_equal(scores["weights"], np.arange(L)[None] > [[0]] * B)
-
-
 def test_states_can_be_donated_and_split_over_devices(params):
     """One compiled program on three devices, each with its own slots, gives what one device gives."""
     mesh = Mesh(np.array(jax.devices()[:3]), ("data",))

@@ -102,19 +102,19 @@ def test_seeds_that_were_not_run_alike_are_named(make):
 
 
 def test_a_table_whose_columns_are_tasks(make):
-    record = make(stem="memorizing/table4/ctx512+c4", values={"test": 17.0}).to_dict()
+    record = make(stem="memorizing/table4/ctx512+c4_4k", values={"test": 17.0}).to_dict()
     metrics = record["evaluations"]["test"]["metrics"]
     metrics["perplexity_per_token"] = {**metrics.pop("accuracy"), "unit": "per token", "better": "lower"}
     comparison = tables.compare(reported.find("memorizing/table4"), [schema.Record.from_dict(record)])
     ((place, cell),) = comparison.group("cpu").cells.items()
-    assert place == ("ctx512", "c4")
+    assert place == ("ctx512", "c4_4k")
     assert cell.difference == pytest.approx(17.0 - 17.20)
     assert comparison.remarks == []
 
 
 def test_records_under_no_table_are_found(make):
     stray = make(stem="reformer/table9/x")
-    assert tables.homeless([make(), stray, make(stem="memorizing/table4/ctx512+c4")], reported.tables()) == [stray]
+    assert tables.homeless([make(), stray, make(stem="memorizing/table4/ctx512+c4_4k")], reported.tables()) == [stray]
 
 
 class Terminal(io.StringIO):

@@ -28,7 +28,7 @@ COUNTS = {
     "memorizing/retrofit": 2,
     "memorizing/ablations": 4 + 3 + 2,
     "memorizing/scaling": 4,
-    "memorizing/steptime": 3 * 2,
+    "memorizing/step_time": 3 * 2,
     "memorizing/facts": 8,
     "memorizing/lookups": 9 * 2,
     "memorizing/submission": 12 + 8 + 1 + 10 + 11 + 1 + 8 + 5,
@@ -63,11 +63,11 @@ ROW_SUMS = {
     "memorizing/rerun_fot_pg19": {"memorizing": "43.57", "fot": "42.46"},
     "memorizing/rerun_fot_zeroshot": {"github": "30.18", "isabelle": "27.57", "arxiv": "35.60", "pg19": "94.21"},
     "memorizing/rerun_infini": {"memorizing": "196.63", "xl": "64.30"},
-    "memorizing/steptime": {"none": "655.2", "mem8192": "524.25", "mem65k": "218.6"},
+    "memorizing/step_time": {"none": "655.2", "mem8192": "524.25", "mem65k": "218.6"},
 }  # fmt: skip
 
 COLUMN_SUMS = {
-    "memorizing/table4": {"arxiv": "25.44", "pg19": "121.85", "c4": "146.33", "github": "21.60", "isabelle": "22.81"},
+    "memorizing/table4": {"arxiv": "25.44", "pg19": "121.85", "c4_4k": "146.33", "github": "21.60", "isabelle": "22.81"},
     "memorizing/table5": {"test": "20.59"},
     "memorizing/ablations": {"test": "21.72"},
     "memorizing/scaling": {"test": "9.14"},
@@ -90,7 +90,7 @@ CONFIDENCE = {
     "memorizing/table5": {"stated": 9},
     "memorizing/ablations": {"stated": 9},
     "memorizing/scaling": {"unverified": 4},
-    "memorizing/steptime": {"stated": 3, "derived": 3},
+    "memorizing/step_time": {"stated": 3, "derived": 3},
     "memorizing/rerun_block_recurrent": {"unverified": 3},
     "memorizing/submission": {"quoted": 56},
 }
@@ -172,7 +172,7 @@ def test_places_in_the_records():
 
 def test_cells_for_a_stem():
     assert [cell.text for cell in reported.cells_for("reformer/table2/lsh1")] == ["0.8", "99.9", "99.6", "94.8", "77.9"]
-    assert [cell.text for cell in reported.cells_for("memorizing/table4/ctx512+c4")] == ["17.20"]
+    assert [cell.text for cell in reported.cells_for("memorizing/table4/ctx512+c4_4k")] == ["17.20"]
     assert len(reported.cells_for("memorizing/table4/ctx512")) == 5
     assert reported.cells_for("reformer/table2/lsh16") == []
 
@@ -180,7 +180,7 @@ def test_cells_for_a_stem():
 @pytest.mark.parametrize(
     ("name", "found"),
     [("reformer/table2", "reformer/table2"), ("table2", "reformer/table2"), ("reformer/table2/lsh4", "reformer/table2"),
-     ("memorizing/table4/ctx512+c4", "memorizing/table4"), ("steptime", "memorizing/steptime")],
+     ("memorizing/table4/ctx512+c4_4k", "memorizing/table4"), ("step_time", "memorizing/step_time")],
 )  # fmt: skip
 def test_names_that_find_a_table(name, found):
     assert reported.find(name).name == found

@@ -1,0 +1,70 @@
+"""Beginning with another run's parameters: a larger memory for a trained model (Table 5 of the second paper)."""
+
+import jax
+import numpy as np
+import pytest
+
+from launch import composition as files
+from launch import config
+from launch.errors import RunError
+from launch.run import run
+from launch.train import restore_params
+
+SOURCE, LARGER = "memorizing/table5/ctx512_mem8192", "memorizing/table5/ctx512_mem8192_to_mem65k"
+SMALL = ("LAYERS = 3", "MEMORY_LAYERS = (2,)")  # compiling is what costs
+
+
+class Silent:
+    def __init__(self):
+        self.notes = []
+
+    def note(self, text):
+        self.notes.append(text)
+
+    def start(self, *_):
+        pass
+
+    stepped = logged = evaluated = evaluating = start
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Three papers a split, of some segments each."""
+    folder = tmp_path_factory.mktemp("papers")
+    for split in ("train", "validation", "test"):
+        (folder / split).mkdir()
+        for number in range(3):
+            text = "".join(f"Lemma {number}.{line}: let x in G, {split}.\n" for line in range(4 + number))
+            (folder / split / f"paper{number}.tex").write_text(text)
+    return folder
+
+
+def compose(corpus, stem, *overrides):
+    return files.compose(stem, "tiny", 3, (f"DATA = {str(corpus)!r}", *overrides))
+
+
+@pytest.mark.slow
+def test_tuning_begins_where_the_named_run_ended(tmp_path, corpus):
+    runs, monitor = tmp_path / "runs", Silent()
+    with pytest.raises(
+        RunError, match=rf"begins with the parameters of {SOURCE}, but .*; run first: repro run {SOURCE}"
+    ):
+        run(compose(corpus, LARGER), runs, tmp_path / "records", monitor)
+    source = compose(corpus, SOURCE, *SMALL)
+    run(source, runs, tmp_path / "records", monitor)
+    folder = runs / source.run_name
+    # At rate 0 the parameters stay what they were at the beginning; a folder names a run with other overrides.
+    still = ("optimizers.WarmupDecay.peak = 0.0", f"START = {str(folder)!r}", *SMALL)
+    tuned = compose(corpus, LARGER, *still)
+    run(tuned, runs, tmp_path / "records", monitor)
+    assert any("begins with the parameters of" in note and "step 4" in note for note in monitor.notes)
+    before, after = config.build(source), config.build(tuned)
+    assert (before.model.memory, after.model.memory) == (256, 512)
+    (_, first), (_, second) = (
+        restore_params(one, runs / part.run_name) for one, part in ((before, source), (after, tuned))
+    )
+    jax.tree.map(np.testing.assert_array_equal, first, second)
+    fresh = after.model.init(jax.random.key(3))
+    assert np.abs(fresh["embedding"] - first["embedding"]).max() > 1e-4
+    with pytest.raises(RunError, match=r"which do not fit: layers is 3 in the trained model and 4"):
+        run(compose(corpus, LARGER, *still, "LAYERS = 4"), runs, tmp_path / "records", monitor)
