@@ -33,6 +33,7 @@ _DOOR = {
         tasks.c4_4k,
         tasks.github,
         tasks.isabelle,
+        tasks.definitions,
     ),
     "optimizers": (
         optimizers.Adam,

@@ -19,6 +19,7 @@ directly where it is not; the batches are the same. Nothing here imports TensorF
     corpora.py       arXiv, PG-19, C4, GitHub, Isabelle, each a corpus.py: from texts.py (and theories.py, Isabelle's
                      order) through codecs.py into tokenised.py's cache
     documents.py     batches whose rows read documents one after another; slots.py says which, segments.py is for seqio
+    definitions.py   documents whose questions only a memory can answer
     wmt14.py         English to German; bitexts.py reads the pairs, subwords.py makes the vocabulary, pairtokens.py ids,
                      pairs.py batches by the plan of buckets.py; pairs_seqio.py registers, bleu.py scores
     feeds.py         batches, their state, their checks
@@ -28,6 +29,7 @@ directly where it is not; the batches are the same. Nothing here imports TensorF
 
 from tasks.copyreverse import copyreverse
 from tasks.corpora import arxiv, c4_4k, github, isabelle, pg19
+from tasks.definitions import definitions
 from tasks.documents import DocumentTask
 from tasks.duplication import duplication
 from tasks.enwik8 import enwik8
@@ -48,6 +50,7 @@ __all__ = [
     "arxiv",
     "c4_4k",
     "copyreverse",
+    "definitions",
     "duplication",
     "enwik8",
     "github",

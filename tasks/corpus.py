@@ -53,6 +53,10 @@ class Corpus:
         begin, end = int(part.bounds[document]), int(part.bounds[document + 1])
         return part.ids[begin + start : min(begin + stop, end)].astype(np.int32)
 
+    def weights(self, split: str, document: int, start: int, stop: int) -> np.ndarray:
+        stop = min(stop, int(self._split(split).lengths[document]))
+        return np.ones(max(0, stop - start), np.float32)
+
     def example(self, split: str, index: int, seed: int | None) -> dict[str, np.ndarray]:
         """A whole document: 'targets' int32 [t], 'weights' float32 [t] of ones."""
         document = randomness.place(self.size(split), index, seed)

@@ -36,6 +36,10 @@ class Documents(Source, Protocol):
         """int32 [t]: the tokens of a document from `start` to before `stop`, fewer if it ends earlier."""
         ...
 
+    def weights(self, split: str, document: int, start: int, stop: int) -> np.ndarray:
+        """float32 [t]: how much each of these tokens counts."""
+        ...
+
     def texts(self, split: str) -> Iterable[str]:
         """The split's texts, which can be gone through again and again."""
         ...
@@ -85,6 +89,8 @@ class DocumentTask(Task):
 
     def totals(self, split: str, sums: Mapping[str, float]) -> Mapping[str, float]:
         """The sums and 'bytes', those of text behind the counted tokens: exact where a split was counted whole."""
+        if not any(metric.per == "bytes" for metric in self.metrics):
+            return sums
         return {**sums, "bytes": sums["weights"] * self.source.bytes_per_token(split)}
 
     def texts(self, split: str) -> Iterable[str]:
@@ -150,7 +156,8 @@ class DocumentFeed(Feed):
             number, start = int(document[row]), int(offset[row])
             before = max(start - 1, 0)
             tokens = self.task.source.tokens(self.split, number, before, start + self.task.length)
-            part = segment(tokens[start - before :], tokens[: start - before], self.task.predict_first)
+            weights = self.task.source.weights(self.split, number, start, start + self.task.length)
+            part = segment(tokens[start - before :], weights, tokens[: start - before], self.task.predict_first)
             for name, values in part.items():
                 batch[name][row, : len(values)] = values
             batch["document_start"][row] = start == 0
@@ -188,14 +195,12 @@ class DocumentFeed(Feed):
         self._slots = slots
 
 
-def segment(tokens: np.ndarray, before: np.ndarray, predict_first: bool) -> Batch:
-    """The features [t] of one segment: its tokens [t], and the one token before it, [1], or none, [0]."""
-    weights = np.ones(len(tokens), np.float32)
+def segment(tokens: np.ndarray, weights: np.ndarray, before: np.ndarray, predict_first: bool) -> Batch:
+    """The features [t] of one segment: its tokens and their weights [t], and the one token before it, [1], or none."""
     if predict_first:
         targets, inputs = tokens, np.append(before if len(before) else [0], tokens[:-1])
     else:
-        targets, inputs = np.append(tokens[1:], 0), tokens
-        weights[-1] = 0
+        targets, inputs, weights = np.append(tokens[1:], 0), tokens, np.append(weights[1:], 0)
     return {
         "decoder_target_tokens": targets,
         "decoder_input_tokens": inputs,

@@ -30,18 +30,18 @@ def split_documents(dataset, sequence_length, predict_first: bool):
     length = sequence_length["targets"]
 
     def split(document):
-        tokens = document["targets"]
+        tokens, weights = document["targets"], document["weights"]
         starts = tf.range(0, tf.size(tokens), length)
 
         def segment(start):
             here = tokens[start : start + length]
             if predict_first:
-                targets, weights = here, tf.ones_like(here, tf.float32)
+                targets, count = here, weights[start : start + length]
                 inputs = tf.concat([[0], tokens], 0)[start : start + tf.size(here)]
             else:
                 inputs, targets = here, tf.concat([here[1:], [0]], 0)
-                weights = tf.concat([tf.ones_like(here[1:], tf.float32), [0.0]], 0)
-            return dict(zip(FEATURES, (targets, inputs, weights, tf.cast([start == 0], tf.int32)), strict=True))
+                count = tf.concat([weights[start + 1 : start + length], [0.0]], 0)
+            return dict(zip(FEATURES, (targets, inputs, count, tf.cast([start == 0], tf.int32)), strict=True))
 
         return tf.data.Dataset.from_tensor_slices(starts).map(segment)
 

@@ -9,7 +9,7 @@ import pytest
 
 import tasks
 from tasks import logs, randomness
-from tasks.metrics import NATS_PER_TOKEN
+from tasks.metrics import BITS_PER_BYTE_OF_TEXT, NATS_PER_TOKEN
 
 LENGTH = 4
 
@@ -28,6 +28,9 @@ class Numbers:
 
     def tokens(self, split, document, start, stop):
         return (10 * document + 1 + np.arange(self.sizes[document], dtype=np.int32))[start:stop]
+
+    def weights(self, split, document, start, stop):
+        return np.ones(self.sizes[document], np.float32)[start:stop]
 
     def example(self, split, index, seed):
         document = randomness.place(len(self.sizes), index, seed)
@@ -256,7 +259,10 @@ def test_a_specimen_is_a_batch_of_zeros():
 
 
 def test_bytes_are_added_to_the_sums():
-    assert task().totals("test", {"nats": 1.0, "weights": 4.0}) == {"nats": 1.0, "weights": 4.0, "bytes": 14.0}
+    counted = {"nats": 1.0, "weights": 4.0}
+    assert task().totals("test", counted) == counted  # no metric asks for bytes
+    asking = dataclasses.replace(task(), metrics=(NATS_PER_TOKEN, BITS_PER_BYTE_OF_TEXT))
+    assert asking.totals("test", counted) == {**counted, "bytes": 14.0}
 
 
 @pytest.mark.parametrize("predict_first", [True, False])

@@ -1,0 +1,129 @@
+"""Definitions and questions: what only a memory can answer, and whether it does.
+
+A document is a sequence of triples. `LET name value` defines a name, each name once; `ASK name value` asks for it, and
+the value is the answer. Only answers count. Half of the triples define; of the questions half are about a name that was
+last seen within `far` tokens, and half about one last seen before that. In validation and test only the latter count:
+a model that sees fewer than `far` tokens back can but guess, and is right once in `values` times.
+
+The nearer questions are there for training. What is stored has no gradient, so keys learn to be found from questions
+whose definition the window still holds.
+"""
+
+import functools
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from tasks import randomness
+from tasks.documents import DocumentTask
+from tasks.metrics import ACCURACY, NATS_PER_TOKEN
+from tasks.task import DataError, check_integer, check_split
+
+LET, ASK, FIRST_NAME = 1, 2, 3
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """The `tasks.documents.Documents` of generated documents; see `definitions` for the settings."""
+
+    triples: int
+    names: int
+    values: int
+    far: int
+    documents: int
+    held_out: int
+
+    def size(self, split: str) -> int:
+        check_split(split)
+        return self.documents if split == "train" else self.held_out
+
+    def lengths(self, split: str) -> np.ndarray:
+        return np.full(self.size(split), 3 * self.triples, np.int64)
+
+    def tokens(self, split: str, document: int, start: int, stop: int) -> np.ndarray:
+        return _document(self, split, document)[0][start:stop]
+
+    def weights(self, split: str, document: int, start: int, stop: int) -> np.ndarray:
+        return _document(self, split, document)[1][start:stop]
+
+    def example(self, split: str, index: int, seed: int | None) -> dict[str, np.ndarray]:
+        """A whole document: 'targets' int32 [t], 'weights' float32 [t]."""
+        targets, weights = _document(self, split, randomness.place(self.size(split), index, seed))
+        return {"targets": targets, "weights": weights}
+
+    def text(self, ids: np.ndarray) -> str:
+        words = {0: "-", LET: "let", ASK: "ask"}
+        value = FIRST_NAME + self.names
+        return " ".join(words.get(i) or (f"n{i - FIRST_NAME}" if i < value else f"v{i - value}") for i in map(int, ids))
+
+    def texts(self, split: str) -> Iterable[str]:
+        return (self.text(self.tokens(split, number, 0, 3 * self.triples)) for number in range(self.size(split)))
+
+    def bytes_per_token(self, split: str) -> float:
+        raise DataError(f"definitions: the tokens of {split} are no text")
+
+    def identity(self) -> dict[str, object]:
+        return {"kind": "definitions", **asdict(self)}
+
+
+def definitions(
+    length: int = 64,
+    triples: int = 192,
+    names: int = 128,
+    values: int = 16,
+    far: int = 192,
+    documents: int = 100_000,
+    held_out: int = 64,
+) -> DocumentTask:
+    """Definitions and questions about them.
+
+    length     tokens in a segment
+    triples    definitions and questions of a document
+    names      how many there are; a document defines each once at most
+    values     how many there are; 1 / values is chance
+    far        tokens between an answer that counts in validation and test and where its name was last seen, at least:
+               more than the window and the cache of the models that are to fail
+    documents  of the training split, far more than a run reads; held_out: of validation and of test
+    """
+    length = check_integer("definitions: length", length, least=1)
+    settings = {"triples": triples, "names": names, "values": values, "far": far}
+    for name, least in (("triples", 4), ("names", 2), ("values", 2), ("far", 3)):
+        check_integer(f"definitions: {name}", settings[name], least=least)
+    for name, value in (("documents", documents), ("held_out", held_out)):
+        check_integer(f"definitions: {name}", value, least=1)
+    if 3 * triples < far + 12:
+        raise DataError(
+            f"definitions: documents of {triples} triples have {3 * triples} tokens, so hardly a question is {far} tokens "
+            "from its definition; raise triples, or lower far"
+        )
+    source = Definitions(**settings, documents=documents, held_out=held_out)
+    name = f"definitions.length{length}" + "".join(f".{key}{value}" for key, value in settings.items())
+    return DocumentTask(name, length, FIRST_NAME + names + values, (ACCURACY, NATS_PER_TOKEN), source)
+
+
+@functools.lru_cache(maxsize=512)
+def _document(source: Definitions, split: str, document: int) -> tuple[np.ndarray, np.ndarray]:
+    """(tokens int32 [t], weights float32 [t]) of one document, a pure function of its number."""
+    dice = iter(randomness.draws(0, split, document, 4 * source.triples + source.names))
+    below = lambda count: int(next(dice) % np.uint64(count))  # noqa: E731
+    unused = list(range(source.names))
+    value: dict[int, int] = {}
+    seen: dict[int, int] = {}  # name -> where it was last seen, oldest first
+    tokens, weights = [], np.zeros(3 * source.triples, np.float32)
+    for place in range(0, 3 * source.triples, 3):
+        old = [name for name, last in seen.items() if place - last >= source.far]
+        recent = list(seen)[len(old) :]
+        if not seen or (unused and below(2)):
+            name = unused.pop(below(len(unused)))
+            value[name] = below(source.values)
+            word = LET
+        else:
+            some = old if old and (not recent or below(2)) else recent
+            name = some[below(len(some))]
+            word = ASK
+            weights[place + 2] = split == "train" or some is old
+        seen.pop(name, None)
+        seen[name] = place
+        tokens += [word, FIRST_NAME + name, FIRST_NAME + source.names + value[name]]
+    return np.array(tokens, np.int32), weights
