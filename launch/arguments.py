@@ -16,12 +16,26 @@ def names(known):
     return parse
 
 
-def numbers(text):
-    """A comma-separated list of whole numbers of at least 1."""
-    try:
-        chosen = tuple(int(part) for part in text.split(","))
-    except ValueError:
-        chosen = (0,)
-    if min(chosen) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of whole numbers from 1, such as 1024,4096")
-    return chosen
+def numbers_from(least):
+    """A type for a comma-separated list of whole numbers of at least `least`."""
+
+    def parse(text):
+        try:
+            chosen = tuple(int(part) for part in text.split(","))
+        except ValueError:
+            chosen = (least - 1,)
+        if min(chosen) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a list of whole numbers from {least}, such as 1024,4096")
+        return chosen
+
+    return parse
+
+
+numbers = numbers_from(1)
+
+
+def number(text):
+    """A whole number of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of the whole numbers from 1")
+    return int(text)

@@ -6,16 +6,17 @@ pictures of ids, one with ``encode`` and ``decode`` makes text of them; ids of a
 
 import argparse
 import dataclasses
-import shlex
+import sys
 import unicodedata
 from pathlib import Path
 from typing import Any
 
-from launch import composition as files
-from launch.errors import CheckpointError, ConfigError
+from launch import arguments as types
+from launch import trained
+from launch.errors import ConfigError
 
 GREY = 128  # of pixels not given to the model
-PROMPT = 512  # tokens of a test example that are given, at most, if they are text
+PROMPT = 512  # tokens of a test example that are given if they are text, or four segments if that is more
 COUNTS = {"text": 1, "picture": 4, "translation": 5}
 
 
@@ -27,12 +28,14 @@ examples:
   repro sample reformer/enwik8/layers12_20k --scale cpu --set "DATA = '/path/to/enwik8'" --prompt 'The [[history'
   repro sample reformer/imagenet64/layers6 --scale cpu --set "DATA = '/path/to/imagenet64'" --examples 0,1,2
   repro sample reformer/table4/base_100k --scale cpu --set ... --prompt 'Good morning.'
+  repro sample memorizing/table4/ctx512_mem8192_xl512+isabelle --scale cpu --set ... --prompt-file Theory.thy
 
 The same STEM, --scale, --seed, --set and --workdir as for `repro run`: they name the run whose newest checkpoint is
-read. Text goes on after the prompt. Pictures keep their upper half and get --count lower halves; original, given half
-and completions stand side by side in one PNG, a row for each of --examples. Translations come from beam search, as in
-the run's own evaluation. The same command prints the same again; --draw 1, 2 ... draws anew. For sharper text try
---temperature 0.8 --top-p 0.95; --temperature 0 always takes the most likely token."""
+read. Text goes on after the prompt; a model with a memory keeps the whole prompt there, however long, and what it
+writes. Pictures keep their upper half and get --count lower halves; original, given half and completions stand side by
+side in one PNG, a row for each of --examples. Translations come from beam search, as in the run's own evaluation. The
+same command prints the same again; --draw 1, 2 ... draws anew. For sharper text try --temperature 0.8 --top-p 0.95;
+--temperature 0 always takes the most likely token."""
 
     def argument(*names, **options):
         parser.add_argument(*names, **options)
@@ -41,39 +44,31 @@ the run's own evaluation. The same command prints the same again; --draw 1, 2 ..
     prompts.add_argument("--prompt", metavar="TEXT", help="what to continue or translate (numbers, if ids are no text)")
     prompts.add_argument("--prompt-file", type=Path, metavar="FILE", help="the same from a UTF-8 file; a sentence a "
                          "line, to translate")  # fmt: skip
-    argument("--examples", type=_numbers(0), default=(0,), metavar="N[,N...]",
+    argument("--examples", type=types.numbers_from(0), default=(0,), metavar="N[,N...]",
              help="which of the test split to begin with, without a prompt (default: 0, the first)")  # fmt: skip
-    argument("--tokens", type=_number, metavar="N", help="how many to write (default: 256 of text, half a picture)")
-    argument("--count", type=_number, metavar="N", help="samples of each (default: {text} of text, {picture} of a "
+    argument("--tokens", type=types.number, metavar="N", help="how many to write (256 of text, half a picture)")
+    argument("--count", type=types.number, metavar="N", help="samples of each (default: {text} of text, {picture} of a "
              "picture; sentences of the test split to translate: {translation})".format(**COUNTS))  # fmt: skip
     argument(
         "--temperature", type=float, default=1.0, metavar="T", help="below 1 bolder, 0 the most likely (default: 1)"
     )
-    argument("--top-k", type=_number, metavar="K", help="only the K most likely tokens (default: all)")
+    argument("--top-k", type=types.number, metavar="K", help="only the K most likely tokens (default: all)")
     argument(
         "--top-p", type=float, default=1.0, metavar="P", help="only the likeliest tokens that make up P (default: 1)"
     )
-    argument("--rounds", type=_number, metavar="R", help="hash rounds of LSH attention, over the config's")
+    argument("--rounds", type=types.number, metavar="R", help="hash rounds of LSH attention, over the config's")
     argument("--draw", type=int, default=0, metavar="N", help="another number, other samples (default: 0)")
     argument("--out", type=Path, metavar="DIR", help="where pictures go (default: samples/ in the run's folder)")
 
 
 def run(arguments):
     """Lets the newest checkpoint of a run write: continues text, completes pictures, translates."""
-    job = files.compose(_one(arguments), arguments.scale, arguments.seeds[0], arguments.overrides)
-    folder = arguments.workdir / job.run_name
-    if not any(child.name.isdecimal() for child in (folder / "checkpoints").glob("*")):
-        raise CheckpointError(f"{folder} holds no checkpoint; train first: {_command(arguments)}")
-
-    from launch import config
-    from launch.train import restore_params
-
-    experiment = config.build(job)
+    run = trained.newest(arguments)
+    experiment = run.experiment
     write = _writer(experiment.task)
     model = _with_rounds(experiment.model, arguments.rounds)
-    step, params = restore_params(experiment, folder)
-    print(f"{job.run_name}, step {step}", flush=True)
-    write(Writing(arguments, dataclasses.replace(experiment, model=model), params, step, folder))
+    print(f"{run.name}, step {run.step}", flush=True)
+    write(Writing(arguments, dataclasses.replace(experiment, model=model), run.params, run.step, run.folder))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,14 +88,18 @@ class Writing:
 
         model, task, chosen = self.experiment.model, self.experiment.task, self.arguments
         if not hasattr(model, "generate"):
-            raise ConfigError(f"a {type(model).__name__} cannot go on token by token yet; only reformer.Model can")
-        if room := max(0, len(prompt) + count - model.length):
+            raise ConfigError(
+                f"a {type(model).__name__} cannot go on token by token; reformer.Model and memorizing.Model can"
+            )
+        if room := max(0, len(prompt) + count - limit(model)):
             raise ConfigError(
                 f"{len(prompt)} tokens and {count} more are {room} more than the model's {model.length} positions; "
                 "give a shorter prompt, or fewer --tokens"
             )
         rows = np.broadcast_to(np.asarray(prompt, np.int32), (copies, len(prompt)))
         settings = {"temperature": chosen.temperature, "top_k": chosen.top_k, "top_p": chosen.top_p}
+        if not getattr(task, "predict_first", True):
+            settings["begin"] = None  # this task's inputs are the document's tokens, with no 0 before the first
         key = jax.random.fold_in(jax.random.key(self.experiment.seed), chosen.draw)
         try:
             return np.asarray(model.generate(self.params, rows, count, key, ids=task.vocabulary, **settings))
@@ -133,17 +132,24 @@ def _writer(task):
     return pictures if hasattr(getattr(task, "source", None), "picture") else text
 
 
+def limit(model):
+    """Tokens that prompt and continuation may have together."""
+    return getattr(model, "length", sys.maxsize)
+
+
 def text(job):
     """Prints continuations of a prompt, or of the beginning of test examples."""
     import numpy as np
 
-    source, length = job.experiment.task.source, job.experiment.model.length
+    source, length = job.experiment.task.source, limit(job.experiment.model)
     encode = getattr(source, "encode", _ids)
-    decode = getattr(source, "decode", lambda ids: " ".join(map(str, ids)))
+    decode = getattr(source, "decode", None) or getattr(source, "text", lambda ids: " ".join(map(str, ids)))
     if (prompt := job.given()) is not None:
         prompts = [("prompt", np.asarray(encode(prompt)))]
     else:
-        room = max(1, min(PROMPT, length // 2, length - (job.arguments.tokens or 0)))
+        # A memory holds nothing before the second segment: enough is given that it has something to tell.
+        given = max(PROMPT, 4 * getattr(job.experiment.model, "segment", 0))
+        room = max(1, min(given, length // 2, length - (job.arguments.tokens or 0)))
         prompts = [(f"test example {number}", ids[: min(room, len(ids) // 2)]) for number, ids in job.examples()]
     for name, prompt in prompts:
         _check_ids(prompt, job.experiment.task.vocabulary)
@@ -224,25 +230,6 @@ def translations(job):
 # ---- arguments -------------------------------------------------------------------------------------------------------
 
 
-def _one(arguments):
-    stems = files.select(arguments.stem)
-    if len(stems) > 1 or len(arguments.seeds) > 1:
-        raise ConfigError(f"one run at a time; {arguments.stem} and --seed name {len(stems) * len(arguments.seeds)}")
-    return stems[0]
-
-
-def _command(arguments):
-    """The ``repro run`` that trains what was asked for."""
-    words = ["repro", "run", arguments.stem]
-    if arguments.scale != files.FULL_SCALE:
-        words += ["--scale", arguments.scale]
-    if arguments.seeds[0] is not None:
-        words += ["--seed", str(arguments.seeds[0])]
-    for override in arguments.overrides:
-        words += ["--set", override]
-    return shlex.join([*words, "--workdir", str(arguments.workdir)])
-
-
 def _with_rounds(model, rounds):
     """The model with other hash rounds; on the same parameters."""
     if rounds is None:
@@ -268,19 +255,3 @@ def _check_ids(prompt, vocabulary):
     for one in prompt:
         if not 0 <= one < vocabulary:
             raise ConfigError(f"the prompt has the id {one}, but ids go from 0 to {vocabulary - 1}")
-
-
-def _number(text):
-    return _numbers(1)(text)[0]
-
-
-def _numbers(least):
-    """A type for whole numbers of at least ``least``, separated by commas."""
-
-    def parse(text):
-        parts = text.split(",")
-        if not all(part.isdecimal() and int(part) >= least for part in parts):
-            raise argparse.ArgumentTypeError(f"got {text!r}; wants whole numbers from {least}")
-        return tuple(map(int, parts))
-
-    return parse

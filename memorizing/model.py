@@ -246,9 +246,42 @@ class Model:
 
         return step
 
+    def measure(self, params, batch, state, key=None):
+        """What the memory layers do with one segment: the figures of `measures`."""
+        scores, _, looks = self.apply(params, batch, state, key, inspect=True)
+        return measures(looks, scores["weights"])
+
     def adopt(self, params, source):
         """The trained parameters of another Model in the shape of this one; see `adapt.convert`."""
         return adapt.convert(params, source, self)
+
+    def decoder(self):
+        """One token at a time: see `decode.Decoder`."""
+        from memorizing import decode  # which imports this file
+
+        return decode.Decoder(self)
+
+    def generate(self, params, prompt, count, key, *, eos=None, begin=0, **settings):
+        """Draws `count` tokens behind each prompt int32 [b,t], of any length -> int32 [b,count].
+
+        eos: an id that ends a row. begin: what documents' inputs begin with, see `decode.Decoder.read`.
+        settings: temperature, top_k, top_p, ids, see `sampling.Sampling`. All in one compiled loop.
+        """
+        from memorizing import decode, sampling
+
+        return decode.generate(self, params, prompt, count, key, sampling.Sampling(**settings), eos, begin)
+
+    def look_inside(self, params, segments):
+        """What was retrieved on a document's segments, one `inspect.Read` for each; see `inspect.read`."""
+        from memorizing import inspect
+
+        return inspect.read(self, params, segments)
+
+    def with_memory(self, params, memory):
+        """This model with another size of memory, and its parameters, which are the same; see `inspect.resized`."""
+        from memorizing import inspect
+
+        return inspect.resized(self, params, memory)
 
     def logits(self, params, x):
         """Unnormalised log-probabilities of every id, float32 [b,l,vocabulary]; the embedding is the output matrix."""
@@ -281,7 +314,7 @@ def measures(looks, weights):
     looks: of `Model.apply`. weights [b,l]: of the tokens, as in its scores.
     share: of the memory in the output (the gate, or the joint softmax's mass). age: of what was
     retrieved, in tokens, weighted by its attention. recall: share of the k best that was found.
-    filled: share of the k places that held an entry.
+    filled: share of the k places that held an entry. share_head0 ...: of each head.
     """
     out, total = {}, jnp.maximum(weights.sum(), 1.0)
     for n, look in enumerate(looks, 1):
@@ -293,6 +326,8 @@ def measures(looks, weights):
         }
         for name, value in values.items():
             out[f"memory{n}_{name}"] = jnp.sum(value.mean(1) * weights) / total
+        for head, share in enumerate(look.share.swapaxes(0, 1)):
+            out[f"memory{n}_share_head{head}"] = jnp.sum(share * weights) / total
     return out
 
 

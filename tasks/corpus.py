@@ -67,6 +67,10 @@ class Corpus:
         """The documents' names, in the stored order."""
         return self._split(split).names
 
+    def encode(self, text: str) -> np.ndarray:
+        """int32 [t]: the ids of a text."""
+        return self.codec.encode(text)
+
     def text(self, ids: np.ndarray) -> str:
         return self.codec.decode(ids)
 
