@@ -32,6 +32,11 @@ def _score(params, batch, state, key, *, model):
     return example_sums(scores), state
 
 
+@functools.partial(jax.jit, static_argnames=("model",))
+def _look(params, batch, state, key, *, model):
+    return model.measure(params, batch, state, key), jnp.sum(batch["decoder_loss_weights"])
+
+
 def evaluate(params, evaluation, *, seed, split=None, draws=None, on_batch=lambda done: None):
     """Scores ``params`` under one ``Evaluation``, or ``Translation`` (see ``launch.translate``).
 
@@ -43,7 +48,8 @@ def evaluate(params, evaluation, *, seed, split=None, draws=None, on_batch=lambd
 
     Returns:
       A dict as records store it: split, draws, examples, weight (positions counted, per draw), and for each metric
-      value, unit, better, spread (standard deviation over draws), per_draw.
+      value, unit, better, spread (standard deviation over draws), per_draw. Figures of `looks` follow the metrics, for
+      the first draw; none of them is better or worse.
 
     Raises:
       ValueError: the split holds nothing to count, or a sum is not finite.
@@ -59,11 +65,13 @@ def evaluate(params, evaluation, *, seed, split=None, draws=None, on_batch=lambd
     keys = [jax.random.fold_in(jax.random.key(seed), draw) for draw in range(draws)]
     states = [model.start(evaluation.batch_size)] * draws
     totals = np.zeros((draws, len(SUMS)), np.float64)
-    examples = 0
+    examples, looks, looked = 0, evaluation.looks if hasattr(model, "measure") else 0, []
     feed = task.feed(split, evaluation.batch_size, 0, (jax.process_index(), jax.process_count()))
     for batch in feed:
         examples += int(np.sum(np.any(batch["decoder_segment_ids"] > 0, axis=1)))
         batch = devices.put_batch(batch, sharding)
+        if len(looked) < looks:
+            looked.append(jax.device_get(_look(params, batch, states[0], keys[0], model=model)))
         results = []
         for draw in range(draws):  # queued together: the device works on while the host adds
             sums, states[draw] = _score(params, batch, states[draw], keys[draw], model=model)
@@ -71,7 +79,19 @@ def evaluate(params, evaluation, *, seed, split=None, draws=None, on_batch=lambd
         for draw, sums in enumerate(jax.device_get(results)):
             totals[draw] += [np.sum(sums[name], dtype=np.float64) for name in SUMS]
         on_batch(examples)
-    return _summary(totals, task, split, draws, examples)
+    summary = _summary(totals, task, split, draws, examples)
+    summary["metrics"].update(_figures(looked, draws))
+    return summary
+
+
+def _figures(looked, draws):
+    """The measured figures of some batches, each batch by its weight, as records store them."""
+    total = sum(float(weight) for _, weight in looked)
+    figures = {}
+    for name in looked[0][0] if total else ():
+        value = sum(float(found[name]) * float(weight) for found, weight in looked) / total
+        figures[name] = {"value": value, "unit": "", "better": "none", "spread": 0.0, "per_draw": [value] * draws}
+    return figures
 
 
 def _summary(totals, task, split, draws, examples):

@@ -20,6 +20,8 @@ class Evaluation:
       draws: passes over the split, each with its own key (its own hash rotations); their mean is the value and their
         standard deviation the spread. 1 suffices for a model without randomness.
       batch_size: examples a step. The result does not depend on it.
+      looks: batches in which a model that has ``measure`` also says what it did, such as how far back its memory
+        reached; these figures stand beside the metrics. 0 for none.
     """
 
     model: Any
@@ -28,12 +30,13 @@ class Evaluation:
     watch_split: str = "validation"
     draws: int = 1
     batch_size: int = 8
+    looks: int = 0
 
     def __post_init__(self):
-        for name in ("draws", "batch_size"):
+        for name, least in (("draws", 1), ("batch_size", 1), ("looks", 0)):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"Evaluation.{name} is {value!r}; it must be an integer of at least 1")
+            if not isinstance(value, int) or value < least:
+                raise ValueError(f"Evaluation.{name} is {value!r}; it must be an integer of at least {least}")
         _check_splits("Evaluation", self)
         _check_parts("Evaluation", self)
 

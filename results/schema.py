@@ -30,12 +30,12 @@ class Metric:
 
     value: float
     unit: str
-    better: str  # 'higher' or 'lower'
+    better: str  # 'higher', 'lower', or 'none' for a figure that only describes
     spread: float
     per_draw: list[float]
 
     def check(self, where):
-        wanted(where + "better", self.better, self.better in ("higher", "lower"), "'higher' or 'lower'")
+        wanted(where + "better", self.better, self.better in ("higher", "lower", "none"), "'higher', 'lower' or 'none'")
         wanted(where + "spread", self.spread, self.spread >= 0, "at least 0")
         wanted(where + "spread", self.spread, len(self.per_draw) > 1 or self.spread == 0, "0 for a single draw")
 

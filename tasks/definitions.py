@@ -94,8 +94,8 @@ def definitions(
         check_integer(f"definitions: {name}", value, least=1)
     if 3 * triples < far + 12:
         raise DataError(
-            f"definitions: documents of {triples} triples have {3 * triples} tokens, so hardly a question is {far} tokens "
-            "from its definition; raise triples, or lower far"
+            f"definitions: documents of {triples} triples have {3 * triples} tokens, so hardly a question is {far} "
+            "tokens from its definition; raise triples, or lower far"
         )
     source = Definitions(**settings, documents=documents, held_out=held_out)
     name = f"definitions.length{length}" + "".join(f".{key}{value}" for key, value in settings.items())

@@ -9,9 +9,10 @@ from launch import config
 from launch.errors import RunError
 from launch.run import run
 from launch.train import restore_params
+from results import schema
 
 SOURCE, LARGER = "memorizing/table5/ctx512_mem8192", "memorizing/table5/ctx512_mem8192_to_mem65k"
-SMALL = ("LAYERS = 3", "MEMORY_LAYERS = (2,)")  # compiling is what costs
+SMALL = ("LAYERS = 1", "MEMORY_LAYERS = (1,)")  # compiling is what costs
 
 
 class Silent:
@@ -51,7 +52,12 @@ def test_tuning_begins_where_the_named_run_ended(tmp_path, corpus):
     ):
         run(compose(corpus, LARGER), runs, tmp_path / "records", monitor)
     source = compose(corpus, SOURCE, *SMALL)
-    run(source, runs, tmp_path / "records", monitor)
+    record = schema.read(run(source, runs, tmp_path / "records", monitor))
+    figures = record.evaluations["test"].metrics
+    assert next(iter(figures)) == "perplexity_per_token"
+    shares = [figures[f"memory1_share_head{head}"].value for head in range(2)]
+    assert figures["memory1_share"].value == pytest.approx(np.mean(shares))
+    assert figures["memory1_recall"].value == 1  # exact on CPU
     folder = runs / source.run_name
     # At rate 0 the parameters stay what they were at the beginning; a folder names a run with other overrides.
     still = ("optimizers.WarmupDecay.peak = 0.0", f"START = {str(folder)!r}", *SMALL)
@@ -66,5 +72,5 @@ def test_tuning_begins_where_the_named_run_ended(tmp_path, corpus):
     jax.tree.map(np.testing.assert_array_equal, first, second)
     fresh = after.model.init(jax.random.key(3))
     assert np.abs(fresh["embedding"] - first["embedding"]).max() > 1e-4
-    with pytest.raises(RunError, match=r"which do not fit: layers is 3 in the trained model and 4"):
-        run(compose(corpus, LARGER, *still, "LAYERS = 4"), runs, tmp_path / "records", monitor)
+    with pytest.raises(RunError, match=r"which do not fit: layers is 1 in the trained model and 2"):
+        run(compose(corpus, LARGER, *still, "LAYERS = 2"), runs, tmp_path / "records", monitor)

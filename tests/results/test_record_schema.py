@@ -127,7 +127,7 @@ METRIC = ("evaluations", "lsh8", "metrics", "accuracy")
         (("started",), "2026-01-31T09:00:00", "offset"),
         (("started",), "yesterday", "ISO time"),
         (("finished",), "9999-12-31T23:59:59-14:00", "ISO time"),
-        (METRIC + ("better",), "more", "lsh8.metrics.accuracy.better.*'higher' or 'lower'"),
+        (METRIC + ("better",), "more", "lsh8.metrics.accuracy.better.*'higher', 'lower' or 'none'"),
         (METRIC + ("value",), float("inf"), "accuracy.value.*finite"),
         (METRIC + ("value",), None, "finite"),
         (METRIC + ("spread",), -0.1, "at least 0"),

@@ -67,7 +67,13 @@ ROW_SUMS = {
 }  # fmt: skip
 
 COLUMN_SUMS = {
-    "memorizing/table4": {"arxiv": "25.44", "pg19": "121.85", "c4_4k": "146.33", "github": "21.60", "isabelle": "22.81"},
+    "memorizing/table4": {
+        "arxiv": "25.44",
+        "pg19": "121.85",
+        "c4_4k": "146.33",
+        "github": "21.60",
+        "isabelle": "22.81",
+    },
     "memorizing/table5": {"test": "20.59"},
     "memorizing/ablations": {"test": "21.72"},
     "memorizing/scaling": {"test": "9.14"},
