@@ -17,7 +17,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class Child:
-    """One cell's process. ``facts``: what it said after compiling; ``peak``: its peak memory in bytes so far.
+    """One cell's process.
+
+    ``facts``: what it said after compiling; ``peak``: its peak memory in bytes so far; ``processor_seconds``: of the
+    last step, all cores together, which other work on the machine touches less than wall time.
 
     Raises:
       RunError: the process died or did not answer within ``patience`` seconds; its last line of output is quoted.
@@ -25,8 +28,10 @@ class Child:
 
     def __init__(self, setting, patience=1200):
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-        # Several children share an accelerator: none may take all of its memory at the start.
-        environment = {**os.environ, "PYTHONPATH": path, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        # Several children share an accelerator: none may take all of its memory at the start. The last line of an
+        # unfiltered traceback is the error.
+        ours = {"PYTHONPATH": path, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "JAX_TRACEBACK_FILTERING": "off"}
+        environment = {**os.environ, **ours}
         self.patience = patience
         # A pipe that nobody reads would fill up.
         self.trouble = tempfile.TemporaryFile("w+")  # noqa: SIM115
@@ -39,14 +44,14 @@ class Child:
             env=environment,
         )
         self.facts = self._read()
-        self.peak = 0
+        self.peak, self.processor_seconds = 0, None
 
     def step(self):
         """Seconds of one step."""
         self.process.stdin.write("step\n")
         self.process.stdin.flush()
         answer = self._read()
-        self.peak = answer["peak_bytes"]
+        self.peak, self.processor_seconds = answer["peak_bytes"], answer["processor_seconds"]
         return answer["seconds"]
 
     def _read(self):
@@ -58,6 +63,7 @@ class Child:
         self.process.communicate()
         self.trouble.seek(0)
         said = (self.trouble.read().strip().splitlines() or ["it said nothing"])[-1]
+        self.trouble.close()
         why = f"exit status {self.process.returncode}" if ready else f"no answer in {self.patience} s"
         raise RunError(f"{why}: {said[:200]}")
 

@@ -3,7 +3,7 @@
 TensorFlow, seqio and gin are never imported, so that a bare accelerator box can measure.
 """
 
-from launch import profile_attention, profile_complexity, profile_training
+from launch import profile_attention, profile_complexity, profile_memory, profile_retrieval, profile_training
 
 MEASURED = {
     "attention": (profile_attention, "attention alone against length (Reformer, Figure 5 right)"),
@@ -12,6 +12,8 @@ MEASURED = {
         profile_complexity,
         "memory and time of five models beside the formulas of Reformer's Tables 1 and 3",
     ),
+    "retrieval": (profile_retrieval, "the search for the k best keys, beside its floor, FAISS and ScaNN"),
+    "memory": (profile_memory, "a training step of the Memorizing Transformer against the size of its memory"),
 }
 
 
@@ -25,5 +27,5 @@ def add_arguments(parser):
 
 
 def run(arguments):
-    """Measures time and memory: of attention, of a training step, or of the models of the complexity tables."""
+    """Measures time and memory, of what the subcommand names."""
     return arguments.measure(arguments)

@@ -10,9 +10,11 @@ import sys
 import time
 from typing import NamedTuple
 
+from launch import memory_workloads
+
 
 class Work(NamedTuple):
-    """program: compiled; step: runs it once and waits; facts: what else is worth keeping."""
+    """program: compiled, None where it is not ours; step: runs it once; facts: what else is worth keeping."""
 
     program: object
     step: object
@@ -145,7 +147,12 @@ def swapped(create, gradient, begin, descend, tokens, key):
     return Work(program, step, facts)
 
 
-WORKLOADS = {"attention": attention, "training": training}
+WORKLOADS = {
+    "attention": attention,
+    "training": training,
+    "retrieval": memory_workloads.retrieval,
+    "memory": memory_workloads.memory,
+}
 
 
 def attention_setting(kind, chunk):
@@ -191,7 +198,7 @@ def serve(setting):
     import jax
 
     began = time.perf_counter()
-    work = WORKLOADS[setting["what"]](setting)
+    work = Work(*WORKLOADS[setting["what"]](setting))
     compiled = time.perf_counter()
     jax.block_until_ready(work.step())
     began_step = time.perf_counter()
@@ -201,23 +208,29 @@ def serve(setting):
     device = jax.devices()[0]
     facts = {
         "compile_seconds": compiled - began,
-        "temp_bytes": work.program.memory_analysis().temp_size_in_bytes,
-        "device": {"platform": device.platform, "kind": device.device_kind, "cores": os.cpu_count()},
+        "temp_bytes": work.program and work.program.memory_analysis().temp_size_in_bytes,
+        "device": {"platform": device.platform, "kind": device.device_kind, "cores": cores()},
         "versions": {"jax": jax.__version__, "python": ".".join(map(str, sys.version_info[:3]))},
         **work.facts,
     }
     print(json.dumps(facts), flush=True)
     for _ in sys.stdin:
-        began = time.perf_counter()
+        began, used = time.perf_counter(), time.process_time()
         for _ in range(times):
             out = work.step()
         jax.block_until_ready(out)
         seconds = (time.perf_counter() - began) / times
+        processor = (time.process_time() - used) / times
         peak = (device.memory_stats() or {}).get("peak_bytes_in_use")
         if peak is None:
             unit = 1 if sys.platform == "darwin" else 1024
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-        print(json.dumps({"seconds": seconds, "peak_bytes": peak}), flush=True)
+        print(json.dumps({"seconds": seconds, "processor_seconds": processor, "peak_bytes": peak}), flush=True)
+
+
+def cores():
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 if __name__ == "__main__":

@@ -15,7 +15,13 @@ ROOT = Path(__file__).parent.parent
 # Package -> the packages of ours that it may import. Each paper is readable alone.
 MAY_IMPORT = {"reformer": (), "memorizing": (), "tasks": (), "results": (), "launch": ("tasks", "results")}
 # Only gin's door and the profiler know the models by name.
-ALSO = {"launch/config.py": ("reformer", "memorizing"), "launch/workloads.py": ("reformer", "memorizing")}
+ALSO = {
+    "launch/config.py": ("reformer", "memorizing"),
+    "launch/workloads.py": ("reformer",),
+    "launch/memory_workloads.py": ("memorizing",),
+}
+# Optional modules of bench.txt, which need not be installed here -> their packages.
+EXTRAS = {"faiss": "faiss-cpu", "scann": "scann"}
 HEAVY = ("tensorflow", "tensorflow_datasets", "tensorflow_text", "seqio", "t5", "clu")
 
 
@@ -120,13 +126,14 @@ def test_looking_things_up_needs_neither_jax_nor_tensorflow(words):
 
 
 def test_every_package_that_we_import_is_pinned():
-    pinned, providers = versions("cpu.txt"), metadata.packages_distributions()
+    pinned = versions("cpu.txt") | versions("bench.txt")
+    providers = metadata.packages_distributions() | {module: [package] for module, package in EXTRAS.items()}
     for package in MAY_IMPORT:
         for path in sources(package):
             for module in {module.split(".")[0] for module, _ in imports(path)} - sys.stdlib_module_names:
                 if module not in MAY_IMPORT:
                     by = {canonicalize_name(name) for name in providers.get(module, ())}
-                    assert by & set(pinned), f"{path.relative_to(ROOT)} imports {module}, which cpu.txt does not pin"
+                    assert by & set(pinned), f"{path.relative_to(ROOT)} imports {module}, which neither file pins"
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "requirements").glob("*.txt")), ids=lambda path: path.name)
@@ -141,7 +148,7 @@ def test_pins_are_exact_and_give_no_address(path):
 def test_pin_files_agree():
     cpu, bare = versions("cpu.txt"), versions("bare.txt")
     assert bare.items() <= cpu.items()
-    for extra in ("gpu.txt", "tpu.txt", "beam.txt"):
+    for extra in ("gpu.txt", "tpu.txt", "beam.txt", "bench.txt"):
         assert not set(versions(extra)) & set(cpu), f"{extra} repeats packages of cpu.txt"
     # What jax itself asks for beside this version of it: its own statement, not ours.
     everything = cpu | versions("gpu.txt") | versions("tpu.txt")
