@@ -100,12 +100,15 @@ def _parser():
     command(_report, "report", "the same as a page with plots; renews results/README.md", records, out)
     command(_check, "check", "parse and shape-evaluate gin files, count parameters; needs no data", stems)
     command(_doctor, "doctor", "versions, devices, clobbered packages, disk")
-    from launch import data, profile, sample  # argparse only; JAX is imported when a measurement starts
+    from launch import data, inspect, profile, sample  # argparse only; JAX is imported when a measurement starts
 
     sample.add_arguments(
         command(
             sample.run, "sample", "text, pictures or translations of a trained model", stem, scale, seed, sets, workdir
         )
+    )
+    inspect.add_arguments(
+        command(inspect.run, "inspect", "what a memory gave: a page per document", stem, scale, seed, sets, workdir)
     )
     data.add_arguments(commands.add_parser("data", help="make what a task's data needs before a run: its vocabulary"))
     profile.add_arguments(

@@ -44,7 +44,8 @@ def read(model, params, segments):
 
         position = first + np.flatnonzero(real)[:, None]
         k = model.neighbours
-        source = np.where(stack("real", k) > 0, position - stack("age", k).astype(np.int64), -1).astype(np.int32)
+        before = position - 1 - stack("age", k).astype(np.int64)  # an age counts the tokens between
+        source = np.where(stack("real", k) > 0, before, -1).astype(np.int32)
         weight = np.where(source < 0, np.float32(0), stack("weight", k))
         yield Read(scores["nats"][0][real], source, weight, stack("share"), stack("recall"))
         first += len(position)
