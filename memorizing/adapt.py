@@ -15,7 +15,7 @@ from memorizing import ring
 # What may differ without changing the shape or the meaning of shared parameters.
 FREE = (
     *("memory", "memory_layers", "neighbours", "search", "memory_dtype", "combination", "cache", "strict"),
-    *("null_keys", "store_padding", "segment", "dropout", "attention_dropout", "dtype", "remat"),
+    *("null_keys", "sharpness", "store_padding", "segment", "dropout", "attention_dropout", "dtype", "remat"),
 )
 
 

@@ -95,7 +95,7 @@ class Projections(nn.Module):
         )
         if not m.normalise:
             return q, k, v, jnp.full((m.heads,), m.head_width**-0.5)
-        scale = self.param("scale", nn.initializers.ones, (m.heads,))
+        scale = self.param("scale", nn.initializers.constant(m.sharpness), (m.heads,))
         return attention.unit(q), attention.unit(k), v, jnp.abs(scale)
 
 

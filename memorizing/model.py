@@ -53,7 +53,8 @@ class Model:
         store there to write bfloat16 into it.
     cache: length of the XL cache of every layer; 0 for none.
     combination: 'gate' (paper) or 'joint' softmax, see `memory.combine`.
-    normalise: unit queries and keys, and a learned scale for each head.
+    normalise: unit queries and keys, and a learned scale for each head, which begins at `sharpness` (the code: 1). At 1
+        all attention begins nearly even, which Adafactor's relative steps leave soon and Adam's small ones late.
     Settings in which the authors' code differs from the paper's text (the text is the default):
     bias: T5's relative bias 'everywhere', 'local' (not in memory layers: the code) or 'nowhere'.
     strict: a token does not attend to itself.
@@ -79,6 +80,7 @@ class Model:
     cache: int = 0
     combination: str = "gate"
     normalise: bool = True
+    sharpness: float = 1.0
     bias: str = "everywhere"
     strict: bool = False
     null_keys: bool = False

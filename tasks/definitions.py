@@ -1,9 +1,9 @@
 """Definitions and questions: what only a memory can answer, and whether it does.
 
 A document is a sequence of triples. `LET name value` defines a name, each name once; `ASK name value` asks for it, and
-the value is the answer. Only answers count. Half of the triples define; of the questions half are about a name that was
-last seen within `far` tokens, and half about one last seen before that. In validation and test only the latter count:
-a model that sees fewer than `far` tokens back can but guess, and is right once in `values` times.
+the value is the answer. Only answers count. A quarter of the triples define; of the questions half are about a name that
+was last seen at most `near` tokens ago, and half about one last seen `far` tokens ago or earlier. In validation and test
+only the latter count: a model that sees fewer than `far` tokens back can but guess, and is right once in `values` times.
 
 The nearer questions are there for training. What is stored has no gradient, so keys learn to be found from questions
 whose definition the window still holds.
@@ -30,6 +30,7 @@ class Definitions:
     triples: int
     names: int
     values: int
+    near: int
     far: int
     documents: int
     held_out: int
@@ -70,8 +71,9 @@ class Definitions:
 def definitions(
     length: int = 64,
     triples: int = 192,
-    names: int = 128,
+    names: int = 64,
     values: int = 16,
+    near: int = 48,
     far: int = 192,
     documents: int = 100_000,
     held_out: int = 64,
@@ -82,13 +84,14 @@ def definitions(
     triples    definitions and questions of a document
     names      how many there are; a document defines each once at most
     values     how many there are; 1 / values is chance
+    near       tokens to where a name was last seen, at most, in the questions that a window can answer
     far        tokens between an answer that counts in validation and test and where its name was last seen, at least:
                more than the window and the cache of the models that are to fail
     documents  of the training split, far more than a run reads; held_out: of validation and of test
     """
     length = check_integer("definitions: length", length, least=1)
-    settings = {"triples": triples, "names": names, "values": values, "far": far}
-    for name, least in (("triples", 4), ("names", 2), ("values", 2), ("far", 3)):
+    settings = {"triples": triples, "names": names, "values": values, "near": near, "far": far}
+    for name, least in (("triples", 4), ("names", 2), ("values", 2), ("near", 3), ("far", 3)):
         check_integer(f"definitions: {name}", settings[name], least=least)
     for name, value in (("documents", documents), ("held_out", held_out)):
         check_integer(f"definitions: {name}", value, least=1)
@@ -113,8 +116,8 @@ def _document(source: Definitions, split: str, document: int) -> tuple[np.ndarra
     tokens, weights = [], np.zeros(3 * source.triples, np.float32)
     for place in range(0, 3 * source.triples, 3):
         old = [name for name, last in seen.items() if place - last >= source.far]
-        recent = list(seen)[len(old) :]
-        if not seen or (unused and below(2)):
+        recent = [name for name, last in seen.items() if place - last <= source.near]
+        if not (old or recent) or (unused and below(4) == 0):
             name = unused.pop(below(len(unused)))
             value[name] = below(source.values)
             word = LET
