@@ -138,10 +138,11 @@ class Decoder:
         rings = tuple(ring.reset(one, start) for one in cache.rings)
         real = jnp.broadcast_to(full[:, None], (full.shape[0], self.model.segment))
 
-        def write():
+        def write(_, rings):
             return tuple(ring.write(one, *pair, real) for one, pair in zip(rings, cache.waiting, strict=True))
 
-        return jax.lax.cond(full.any(), write, lambda: rings) if rings else ()
+        # A loop of one turn or none: it works in place, where lax.cond would copy the memories at every token.
+        return jax.lax.fori_loop(0, full.any().astype(jnp.int32), write, rings)
 
 
 def _put(old, new, place):
