@@ -1,6 +1,6 @@
 // Shows a document and what its tokens retrieved. The page's data: texts of all tokens; for each token its nats under
 // both memories (nan if it is not predicted); for the last n tokens, per head, the places retrieved and the attention
-// to them (in 255ths). Everything is inserted as text, never as markup.
+// to them (in 65535ths). Everything is inserted as text, never as markup.
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const array = (name, Kind) => {
@@ -8,7 +8,7 @@ const array = (name, Kind) => {
   return new Kind(bytes.buffer);
 };
 const [before, after] = [array("before", Float32Array), array("after", Float32Array)];
-const places = array("places", Int32Array), weights = array("weights", Uint8Array);
+const places = array("places", Int32Array), weights = array("weights", Uint16Array);
 const texts = data.texts, total = texts.length, heads = data.heads.length, shown = data.shown;
 const first = total - places.length / (heads * shown);  // token from which on there are details
 const PAGE = 3000, BEGINNING = -1, NOTHING = -2;
@@ -56,7 +56,7 @@ function retrieved(i) {
       const at = ((i - first) * heads + h) * shown + j, place = places[at];
       if (place === NOTHING || !weights[at]) continue;
       const old = found.get(place) || [place, 0, []];
-      found.set(place, [place, old[1] + weights[at] / 255, [...old[2], data.heads[h]]]);
+      found.set(place, [place, old[1] + weights[at] / 65535, [...old[2], data.heads[h]]]);
     }
   }
   const parts = chosen === "all" ? heads : 1;
@@ -94,7 +94,7 @@ function look(i) {
   else panel.append(make("h3", found.length ? "Retrieved to predict it" : "The memory was empty"));
   for (const [place, weight, names] of found.slice(0, 12)) {
     const item = make("li"), back = place < 0 ? "" : `, ${number(i - place)} tokens back`;
-    item.append(make("div", `${(100 * weight).toFixed(0)} %${back} (${names.join(", ")})`, "soft"), context(place, 120, 120));
+    item.append(make("div", `${(100 * weight).toFixed(weight < 0.1 ? 1 : 0)} %${back} (${names.join(", ")})`, "soft"), context(place, 90, 90));
     if (place >= 0) item.onclick = () => go(place, false);
     list.append(item);
   }

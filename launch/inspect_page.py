@@ -219,6 +219,6 @@ def _data(document, found, start):
         "before": packed(found.nats[0], "<f4"),
         "after": packed(found.nats[1], "<f4"),
         "places": packed(found.place.reshape(n, m * h, shown), "<i4"),
-        "weights": packed(np.rint(255 * found.weight), "u1"),
+        "weights": packed(np.rint(65535 * found.weight), "<u2"),
     }
     return json.dumps(data).replace("<", "\\u003c")

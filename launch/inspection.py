@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-DETAILS = 2_000_000  # retrieved tokens that are kept for a page, 7 bytes each there; 30,000 tokens of 16 heads
+DETAILS = 2_000_000  # retrieved tokens that are kept for a page, 8 bytes each there; 30,000 tokens of 16 heads
 BEGINNING, NOTHING = -1, -2  # what was retrieved if it is no token: the start of the document; nothing
 
 

@@ -16,7 +16,7 @@ argument and comes out as a value; its leaves begin with the axis b.
 
 Read in the order of the paper: `attention` (local), `ring` (the memory), `retrieve` (with `ranking`,
 and `shards` for several devices), `memory` (attention over what was retrieved), `layers`, `model`,
-`adapt`.
+`adapt`; then `decode` (with `sampling`) and `inspect`, which look at a trained model.
 """
 
 from memorizing.model import Model

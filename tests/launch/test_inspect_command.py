@@ -99,15 +99,16 @@ def test_a_page_holds_the_document_and_what_each_token_retrieved(words, capsys, 
     assert (places < start)[there].all()
     assert (places >= start - 1 - 64)[there].all()
     assert (places[there] >= inspection.BEGINNING).all()
-    weights = page.array("weights", "u1").reshape(size, 2, 3)
+    weights = page.array("weights", "<u2").reshape(size, 2, 3)
     assert (np.diff(weights.astype(int)) <= 0).all()
     tokens = [int(value) for name, value in page.attributes if name == "data-token"]
     assert tokens[0] == (before - after).argmax()
 
 
-def test_first_tokens_that_are_not_predicted_are_left_out(words, capsys, tmp_path):
+def test_first_tokens_that_are_not_predicted_are_left_out(words, capsys, tmp_path, monkeypatch):
     out = tmp_path / "pages"
-    assert main([*words("inspect", "PREDICT_FIRST = False"), "--tokens", "50", "--out", str(out)]) == 0
+    command = [*words("inspect", "PREDICT_FIRST = False"), "--tokens", "50"]
+    assert main([*command, "--out", str(out)]) == 0
     assert "46 tokens" in capsys.readouterr().out
     page = Page(next(out.iterdir()).read_text("utf-8"))
     (unpredicted,) = np.nonzero(np.isnan(page.array("after", "<f4")))
@@ -116,6 +117,12 @@ def test_first_tokens_that_are_not_predicted_are_left_out(words, capsys, tmp_pat
     assert (places[:17] == inspection.NOTHING).all()
     # The query at token 16 has read it, and predicts the next.
     assert ((places[17:] >= 0) & (places[17:] < (np.arange(17, 50) - 1)[:, None, None] // 16 * 16)).all()
+    # Of a document that is too long for a page, the last details are kept.
+    monkeypatch.setattr(inspection, "DETAILS", 20 * 2 * 4)
+    assert main([*command, "--out", str(tmp_path / "short")]) == 0
+    short = Page(next((tmp_path / "short").iterdir()).read_text("utf-8"))
+    np.testing.assert_array_equal(short.array("places", "<i4"), places[30:].ravel())
+    np.testing.assert_array_equal(short.array("weights", "<u2"), page.array("weights", "<u2")[30 * 2 * 4 :])
 
 
 def test_statements_that_were_retrieved_are_counted():
