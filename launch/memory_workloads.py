@@ -3,10 +3,12 @@
 Each function returns the fields of `workloads.Work`. FAISS and ScaNN are imported only by the rows that measure them.
 """
 
+import dataclasses
 import functools
 import sys
 
 PEERS = ("faiss", "scann")  # of requirements/bench.txt
+FLOORS = ("floor", "plain")  # matmul-and-max alone, which is no search yet
 SAMPLED = 8  # one query of so many is also searched in NumPy
 
 
@@ -22,7 +24,7 @@ def retrieval(setting):
         program, search, facts = None, _peer(method, q, keys, k), {}
     else:
         program, search, facts = _program(setting, q, keys)
-    if method != "floor":
+    if method not in FLOORS:
         found = search()
         facts["recall"] = _recall(q, keys, found if program is None else found.index, k)
     return program, search, facts
@@ -39,17 +41,21 @@ def _vectors(setting):
 
 
 def _program(setting, q, keys):
-    """Our search, or its floor: the same tiles of products and one maximum per query, which is no search yet."""
+    """Our search, or a floor: products and one maximum per query, tiled as in the search or with whole rows."""
     import jax
     import jax.numpy as jnp
 
     from memorizing import retrieve
+    from memorizing.products import einsum, over_groups
 
     method, k, entries = setting["method"], setting["neighbours"], setting["entries"]
     q, keys = jnp.asarray(q)[None], jnp.asarray(keys)[None]
-    if method == "floor":
-        search = retrieve.choose(retrieve.Search("exact"), k, entries)
-        work, facts = _products(search), {}
+    if method in FLOORS:
+        search, facts = retrieve.choose(retrieve.Search("exact"), k, entries), {}
+        work = _products(search)
+        if method == "plain":
+            search = dataclasses.replace(search, block=entries, tile=None)
+            work = lambda q, keys: over_groups(lambda q, keys: einsum("td,nd->tn", q, keys).max(-1), q, keys)  # noqa: E731
     else:
         search = retrieve.choose(retrieve.Search(method, recall=setting["recall_target"]), k, entries)
         size = jnp.full((1,), entries, jnp.int32)

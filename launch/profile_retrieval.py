@@ -1,10 +1,10 @@
 """`repro profile retrieval`: the search for the k best keys, against its floor and against other implementations.
 
 One step answers all queries of all groups, each group from a memory of its own, in random unit vectors. `floor` is
-matmul-and-max alone: the products in the same blocks and tiles, and one maximum per query. `faiss` (flat index) and
-`scann` (brute force) are rows where requirements/bench.txt is installed. Every cell is a process of its own; those of
-one setting take turns, and ratios are medians over the turns. They are given of wall time and of processor time,
-which other work on the machine touches less.
+matmul-and-max alone: the products in the same blocks and tiles, and one maximum per query; `plain` has the products
+of a whole memory at once. `faiss` (flat index) and `scann` (brute force) are rows where requirements/bench.txt is
+installed. Every cell is a process of its own; those of one setting take turns, and ratios are medians over the turns,
+of wall time and of processor time, which other work on the machine touches less.
 """
 
 import contextlib
@@ -20,6 +20,7 @@ from launch.measurements import SCHEMA, picture, read, write
 
 METHODS = {
     "floor": "matmul and max alone",
+    "plain": "the same, untiled",
     "exact": "exact, tournament",
     "sorted": "exact, lax.top_k",
     "buckets": "buckets",
@@ -27,7 +28,7 @@ METHODS = {
     "faiss": "FAISS flat index",
     "scann": "ScaNN brute force",
 }
-RATIOS = {"against_floor": "floor", "against_faiss": "faiss", "against_scann": "scann"}
+RATIOS = {"against_floor": "floor", "against_plain": "plain", "against_faiss": "faiss", "against_scann": "scann"}
 
 
 def add_arguments(parser):
@@ -47,6 +48,8 @@ def add_arguments(parser):
         parser.add_argument(name, type=int, default=value, metavar="N", help=f"{help} (default {value})")
     parser.add_argument("--recall-target", type=float, default=0.9, metavar="SHARE",
                         help="of buckets and approximate, at least (default 0.9)")  # fmt: skip
+    parser.add_argument("--limit", type=float, default=30.0, metavar="SECONDS",
+                        help="leave out a method whose step is expected to take longer (default 30)")  # fmt: skip
     parser.add_argument("--out", type=Path, default=Path("runs/profile"), metavar="DIR",
                         help="where retrieval-<device>-<time>.jsonl and .svg/.png go")  # fmt: skip
     parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing; show and draw this .jsonl file")
@@ -61,12 +64,14 @@ def run(args):
         cells, path = read(args.read), args.read
     else:
         cells = []
-        for entries in args.entries:
+        for entries in sorted(set(args.entries)):
             if args.neighbours > entries:
                 raise ConfigError(f"--entries: {entries} are fewer than the {args.neighbours} neighbours searched")
             for width in args.widths:
                 settings = [_setting(args, method, width, entries) for method in args.methods]
-                for cell in measure(settings, args.repeats, lambda text: print(text, file=sys.stderr, flush=True)):
+                long = {setting["method"]: _too_long(setting, cells, args.limit) for setting in settings}
+                say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
+                for cell in measure(settings, args.repeats, say, long):
                     print(json.dumps(cell), flush=True)
                     cells.append(cell)
         path = write(cells, args.out, "retrieval")
@@ -83,8 +88,18 @@ def _setting(args, method, width, entries):
     return setting | {name: getattr(args, name) for name in ("groups", "queries", "neighbours", "recall_target")}
 
 
-def measure(settings, repeats, say):
-    """Lets the methods of one setting take turns. One dictionary per method.
+def _too_long(setting, cells, limit):
+    """Why a method is left out, or None: its step at fewer entries says how long this one would take."""
+    for cell in cells:
+        same = (cell["method"], cell["width"]) == (setting["method"], setting["width"])
+        expected = cell.get("seconds", 0.0) * setting["entries"] / cell["entries"] if same else 0.0
+        if expected > limit:
+            return f"a step would take about {expected:.0f} s (--limit {limit:g})"
+    return None
+
+
+def measure(settings, repeats, say, left_out=()):
+    """Lets the methods of one setting take turns. One dictionary per method; left_out: methods -> reasons, or None.
 
     `seconds` and `processor_seconds` are medians; `against_floor`, `against_faiss`, `against_scann` medians over the
     turns of this method's wall time by the other's, and `processor_against_...` the same of processor time.
@@ -96,6 +111,8 @@ def measure(settings, repeats, say):
             cell = cells[setting["method"]]
             name = f"{setting['method']:>11}, width {setting['width']}, {setting['entries']} entries"
             try:
+                if reason := dict(left_out).get(setting["method"]):
+                    raise RunError(reason)
                 child = Child(setting)
             except RunError as error:
                 cell["missing"] = str(error)
@@ -129,14 +146,12 @@ def table(cells):
     first = cells[0]
     lines = [
         f"the {first['neighbours']} best of {first['queries']} queries in each of {first['groups']} memories",
-        f"{device['kind']} ({device['platform']}), {device['cores']} cores",
+        f"{device['kind']} ({device['platform']}), {device['cores']} cores; ratios (x) are of processor time",
     ]
     columns = {
         "ms": ("seconds", lambda x: f"{1e3 * x:.1f}"),
         "processor ms": ("processor_seconds", lambda x: f"{1e3 * x:.1f}"),
-        "x floor": ("against_floor", "{:.2f}".format),
-        "x FAISS": ("against_faiss", "{:.2f}".format),
-        "x ScaNN": ("against_scann", "{:.2f}".format),
+        **{f"x {name}": (f"processor_against_{name}", "{:.2f}".format) for name in RATIOS.values()},
         "temp MiB": ("temp_bytes", lambda x: f"{x / 2**20:.1f}"),
         "recall": ("recall", "{:.3f}".format),
         "in theory": ("closed_form", "{:.3f}".format),
@@ -166,7 +181,9 @@ def draw(cells, path):
         for axes, (entries, width) in zip(grid.flat, settings, strict=True):
             mine = [c for c in cells if (c["entries"], c["width"]) == (entries, width) and "seconds" in c]
             names = [METHODS[c["method"]] for c in mine]
-            colours = [{"floor": "0.7", "faiss": "C1", "scann": "C1"}.get(c["method"], "C0") for c in mine]
+            colours = [
+                {"floor": "0.7", "plain": "0.7", "faiss": "C1", "scann": "C1"}.get(c["method"], "C0") for c in mine
+            ]
             bars = axes.barh(names, [1e3 * c["seconds"] for c in mine], color=colours)
             axes.bar_label(bars, [f"{1e3 * c['seconds']:.0f}" for c in mine], padding=2, fontsize=7)
             axes.invert_yaxis()

@@ -81,6 +81,16 @@ def test_ratios_are_medians_within_turns_and_missing_rows_are_said(monkeypatch):
     assert "- faiss, 64 of 8: No module named 'faiss'" in shown and "1.0" in shown
 
 
+def test_a_method_that_would_take_too_long_is_left_out(monkeypatch):
+    monkeypatch.setattr(profile_retrieval, "Child", Answers)
+    floor = profile_retrieval._setting(parse("retrieval"), "floor", 8, 640)
+    measured = [{"method": "floor", "width": 8, "entries": 64, "seconds": 2.0}]
+    assert profile_retrieval._too_long(floor, measured, 21.0) is None
+    reason = profile_retrieval._too_long(floor, measured, 19.0)
+    (cell,) = profile_retrieval.measure([floor], 1, lambda text: None, {"floor": reason})
+    assert "about 20 s (--limit 19)" in cell["missing"] and "seconds" not in cell
+
+
 def test_recall_counts_what_is_among_the_best():
     q, keys = memory_workloads._vectors({"groups": 2, "queries": 16, "entries": 40, "width": 8})
     np.testing.assert_allclose(np.linalg.norm(q, axis=-1), 1, rtol=1e-6)
