@@ -7,6 +7,8 @@ PY := $(VENV)/bin/python
 JOBS ?= 2
 PYTEST := $(PY) -m pytest -q $(if $(filter-out 1,$(JOBS)),-n $(JOBS))
 export TF_CPP_MIN_LOG_LEVEL ?= 3
+# Pages of 2 MiB for XLA's memory; see launch/hugepages.py.
+export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 export JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES ?= none

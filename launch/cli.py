@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 
 from launch import composition as files
+from launch import hugepages
 from launch.errors import ConfigError, UserError
 
 PROGRAM = "repro"
+COMPUTING = ("run", "eval", "sample", "inspect", "profile")
 EPILOG = """\
 examples:
   repro list reformer/table2                     what can be run, what has been measured
@@ -25,6 +27,8 @@ def main(argv=None):
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     arguments = _parser().parse_args(argv)
+    if argv is None and arguments.name in COMPUTING:
+        hugepages.use()
     try:
         return arguments.command(arguments) or 0
     except UserError as error:
@@ -56,7 +60,7 @@ def _parser():
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(title="commands", dest="name", required=True, metavar="COMMAND")
 
     def command(function, name, help, *arguments):
         sub = commands.add_parser(

@@ -1,9 +1,9 @@
 """Definitions and questions: what only a memory can answer, and whether it does.
 
 A document is a sequence of triples. `LET name value` defines a name, each name once; `ASK name value` asks for it, and
-the value is the answer. Only answers count. A quarter of the triples define; of the questions half are about a name that
-was last seen at most `near` tokens ago, and half about one last seen `far` tokens ago or earlier. In validation and test
-only the latter count: a model that sees fewer than `far` tokens back can but guess, and is right once in `values` times.
+the value is the answer. Only answers count. A quarter of the triples define. Half of the questions are about a name
+that was last seen at most `near` tokens ago, half about one last seen `far` tokens ago or earlier; only these count in
+validation and test. A model that sees fewer than `far` tokens can but guess, and is right once in `values` times.
 
 The nearer questions are there for training. What is stored has no gradient, so keys learn to be found from questions
 whose definition the window still holds.
