@@ -20,7 +20,8 @@ LEGEND = {
 }
 _INHERITED = ("metric", "unit", "better", "source", "confidence", "evaluation")
 _TABLE_KEYS = {"paper", "arxiv", "place", "title", "caption", "kind", "row_title", "column_title", "notes"}
-_TABLE_KEYS |= {"columns_are", "rows", "columns", "cells", *_INHERITED}
+_TABLE_KEYS |= {"columns_are", "rows", "columns", "cells", "gap", *_INHERITED}
+_GAP_KEYS = {"from", "to", "metric"}
 _PLACE_KEYS = {"label", "cited", *_INHERITED}
 _CELL_KEYS = {"value", "plus_minus", *_INHERITED}
 
@@ -61,6 +62,8 @@ class Cell:
 class Table:
     """One reported table. `rows` and `columns` map keys to labels; `cells` maps (row, column) to Cell.
 
+    `gap`: None, or {"from": stem, "to": stem, "metric": name}: a cell is then how much of the gap between these two
+    experiments, in this metric, its own experiment closes, in per cent.
     `places` gives (stem, evaluation, metric) for every (row, column), also where nothing is reported; `cited` holds the
     rows that the paper takes from elsewhere. `kind` is 'experiment', or 'reference' for numbers no run of ours fills.
     """
@@ -81,6 +84,7 @@ class Table:
     cited: frozenset[str]
     cells: dict[tuple[str, str], Cell]
     places: dict[tuple[str, str], tuple[str, str, str]]
+    gap: dict[str, str] | None = None
 
     @property
     def marks(self):
@@ -176,6 +180,9 @@ def _table(name, plain):
         _check(row in rows, f"cells.{row}: no such row; rows are {', '.join(rows)}")
         for column in line:
             _check(column in columns, f"cells.{row}.{column}: no such column; columns are {', '.join(columns)}")
+    if gap := plain.get("gap"):
+        _only(gap, _GAP_KEYS, "gap")
+        _check(set(gap) == _GAP_KEYS, f"gap: received {gap!r}; wanted {', '.join(sorted(_GAP_KEYS))}")
     kept = ("paper", "arxiv", "place", "title", "caption", "kind", "row_title", "column_title")
     return Table(
         name=name,
@@ -187,6 +194,7 @@ def _table(name, plain):
         cited=frozenset(key for key, settings in rows.items() if settings.get("cited")),
         cells=cells,
         places=places,
+        gap=gap,
     )
 
 

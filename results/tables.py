@@ -5,6 +5,8 @@ The rules (each has a test):
 - of the records with the same (stem, scale, seed) the one that finished last counts;
 - a record with command-line overrides fills nothing and is listed instead;
 - a cell is the mean over seeds; its spread is the standard deviation over seeds (n - 1), known from two seeds on;
+- where a table is about a gap, a cell is the share that its record closes of that between two others, of the same scale
+  and seed;
 - a metric in another unit, or better in another direction, than the reported one is not compared but named.
 """
 
@@ -14,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from results.reported import Table
-from results.schema import Record
+from results.schema import Metric, Record
 
 # The paper's own setting first, then from the largest reduction to the smallest; others follow by name.
 SCALES = ("paper", "gpu", "short", "cpu", "tiny")
@@ -82,12 +84,14 @@ class Comparison:
 
 def compare(table: Table, records: Iterable[Record]) -> Comparison:
     """Sets the records that belong to `table` beside its reported cells."""
-    mine = sorted((r for r in records if r.stem.startswith(table.name + "/")), key=lambda record: record.finish_time)
+    records = sorted(records, key=lambda record: record.finish_time)
+    ends = {(r.stem, r.scale, r.seed): r for r in records if not r.overrides} if table.gap else {}
+    mine = [record for record in records if record.stem.startswith(table.name + "/")]
     overridden = [record for record in mine if record.overrides]
     newest: dict[tuple[str, str, int], Record] = {}
     superseded: list[Record] = []
     remarks: list[str] = []
-    stems = {stem for stem, _, _ in table.places.values()}
+    stems = {stem for stem, _, _ in table.places.values()} | {table.gap["to"] if table.gap else ""}
     for record in mine:
         if record.overrides:
             continue
@@ -102,7 +106,7 @@ def compare(table: Table, records: Iterable[Record]) -> Comparison:
     groups = []
     for scale in sorted(scales | ({"paper"} if table.kind == "experiment" else set()), key=scale_order):
         group = Group(scale, records=[record for key, record in sorted(newest.items()) if key[0] == scale])
-        _fill(group, table, remarks)
+        _fill(group, table, remarks, ends)
         remarks += _inconsistent(group)
         groups.append(group)
     return Comparison(table, groups, overridden, superseded, remarks)
@@ -125,15 +129,23 @@ def decimals(table, place):
     return 1 + max([1] + [-value.as_tuple().exponent for value in alike if not isinstance(value, str)])
 
 
-def _fill(group, table, remarks):
+def _fill(group, table, remarks, ends):
     for place, (stem, evaluation, metric) in table.places.items():
         cell = table.cells.get(place)
         found = {}
         for record in group.records:
             if record.stem == stem:
-                value = _lookup(record, evaluation, cell.metric if cell else metric)
                 name = f"{stem} ({group.scale}, seed {record.seed})"
-                if value is None:
+                if table.gap:
+                    value = _closed(record, evaluation, table.gap, ends)
+                else:
+                    value = _lookup(record, evaluation, cell.metric if cell else metric)
+                if value is None and table.gap:
+                    remarks.append(
+                        f"{name}: a gap needs {table.gap['from']} and {table.gap['to']} at the same scale and seed, "
+                        f"the second of them better in {table.gap['metric']}: cell {place[0]} / {place[1]}"
+                    )
+                elif value is None:
                     remarks.append(
                         f"{name} has no {metric} of an evaluation {evaluation!r}: cell {place[0]} / {place[1]}"
                     )
@@ -160,6 +172,19 @@ def _lookup(record, evaluation, metric):
     if chosen is None or metric not in chosen.metrics:
         return None
     return chosen.metrics[metric], chosen.draws
+
+
+def _closed(record, evaluation, gap, ends):
+    """(Metric in per cent, 1): how far the record comes on the way between two others; None without these."""
+    ways = [ends.get((gap[end], record.scale, record.seed)) for end in ("from", "to")]
+    values = [each and _lookup(each, evaluation, gap["metric"]) for each in (*ways, record)]
+    if not all(values):
+        return None
+    far, near, mine = (metric.value for metric, _ in values)
+    if far == near or (near < far) != (values[0][0].better == "lower"):
+        return None
+    share = 100 * (far - mine) / (far - near)
+    return Metric(share, "% of the gap", "higher", 0.0, [share]), 1
 
 
 def _measure(found, cell):

@@ -198,3 +198,28 @@ def test_numbers(value, digits, signed, text):
     from results import texts
 
     assert texts.number(value, digits, signed) == text
+
+
+def test_a_gap_is_closed_between_two_other_experiments_of_the_same_seed(make):
+    def record(stem, perplexity, seed=0):
+        plain = make(stem=stem, values={"test": perplexity}, seed=seed).to_dict()
+        metrics = plain["evaluations"]["test"]["metrics"]
+        metrics["perplexity_per_token"] = {**metrics.pop("accuracy"), "unit": "per token", "better": "lower"}
+        return schema.Record.from_dict(plain)
+
+    vanilla, memory, tuned = (
+        "memorizing/scaling/vanilla_1b",
+        "memorizing/retrofit/mem65k",
+        "memorizing/retrofit/steps20k",
+    )
+    table = reported.find("memorizing/retrofit")
+    whole = [record(vanilla, 3.0), record(memory, 2.0), record(tuned, 2.2), record(tuned, 2.2, seed=1)]
+    comparison = tables.compare(table, whole)
+    ((place, cell),) = comparison.group("cpu").cells.items()
+    assert place == ("steps20k", "test")
+    assert cell.by_seed == {0: pytest.approx(80.0)}
+    assert cell.difference == pytest.approx(80.0 - 85)
+    (remark,) = comparison.remarks
+    assert "steps20k (cpu, seed 1): a gap needs memorizing/scaling/vanilla_1b and memorizing/retrofit/mem65k" in remark
+    turned = tables.compare(table, [record(vanilla, 2.0), record(memory, 3.0), record(tuned, 2.2)])
+    assert not turned.measured and "the second of them better" in turned.remarks[0]
