@@ -6,7 +6,6 @@ import difflib
 import functools
 import os
 import platform
-import shlex
 import signal
 import subprocess
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from launch.composition import ROOT, compose
 from launch.errors import CheckpointError, ConfigError, RunError, Stopped
+from launch.trained import command
 from results import schema
 
 RECORDS = ROOT / "results" / "records"
@@ -82,9 +82,8 @@ def _start(composition, experiment, runs, monitor):
         places = [line for line in composition.overrides if line not in composition.changes]
         source = compose(name, composition.scale, composition.seed, places)
         folder = Path(runs) / source.run_name
-        words = ["repro", "run", name, "--scale", source.scale, "--seed", str(source.seed), "--workdir", str(runs)]
-        words += [word for line in places for word in ("--set", line)]
-        advice = f"run first: {shlex.join(words)}\nor name the folder of another run with --set \"START = 'FOLDER'\""
+        line = command(name, source.scale, source.seed, places, runs)
+        advice = f"run first: {line}\nor name the folder of another run with --set \"START = 'FOLDER'\""
     begins = f"{composition.stem} begins with the parameters of {name}"
     model = config.build(source)
     try:

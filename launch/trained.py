@@ -1,6 +1,7 @@
 """The one run whose newest checkpoint a command looks at: `repro sample`, `repro inspect`."""
 
 import dataclasses
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,9 @@ def newest(arguments):
     """
     job = files.compose(_one(arguments), arguments.scale, arguments.seeds[0], arguments.overrides)
     folder = arguments.workdir / job.run_name
+    line = command(arguments.stem, arguments.scale, arguments.seeds[0], arguments.overrides, arguments.workdir)
     if not any(child.name.isdecimal() for child in (folder / "checkpoints").glob("*")):
-        raise CheckpointError(f"{folder} holds no checkpoint; train first: {_command(arguments)}")
+        raise CheckpointError(f"{folder} holds no checkpoint; train first: {line}")
 
     from launch import config
     from launch.train import restore_params
@@ -45,13 +47,15 @@ def _one(arguments):
     return stems[0]
 
 
-def _command(arguments):
-    """The ``repro run`` that trains what was asked for."""
-    words = ["repro", "run", arguments.stem]
-    if arguments.scale != files.FULL_SCALE:
-        words += ["--scale", arguments.scale]
-    if arguments.seeds[0] is not None:
-        words += ["--seed", str(arguments.seeds[0])]
-    for override in arguments.overrides:
+def command(stem, scale, seed, overrides, runs):
+    """The ``repro run`` that trains this, to be copied into a shell."""
+    words = ["repro", "run", stem]
+    if scale != files.FULL_SCALE:
+        words += ["--scale", scale]
+    if seed is not None:
+        words += ["--seed", str(seed)]
+    for override in overrides:
         words += ["--set", override]
-    return shlex.join([*words, "--workdir", str(arguments.workdir)])
+    # Gin's strings have single quotes, which shlex would quote letter by letter.
+    quoted = (f'"{word}"' if "'" in word and not re.search(r'["$`\\!]', word) else shlex.quote(word) for word in words)
+    return " ".join([*quoted, "--workdir", shlex.quote(str(runs))])
