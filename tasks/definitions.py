@@ -1,12 +1,13 @@
 """Definitions and questions: what only a memory can answer, and whether it does.
 
-A document is a sequence of triples. `LET name value` defines a name, each name once; `ASK name value` asks for it, and
+A document is a sequence of triples. `LET value name` defines a name, each name once; `ASK name value` asks for it, and
 the value is the answer. Only answers count. A quarter of the triples define. Half of the questions are about a name
-that was last seen at most `near` tokens ago, half about one last seen `far` tokens ago or earlier; only these count in
+defined at most `near` tokens ago, half about one that was last seen `far` tokens ago or earlier; only these count in
 validation and test. A model that sees fewer than `far` tokens can but guess, and is right once in `values` times.
 
 The nearer questions are there for training. What is stored has no gradient, so keys learn to be found from questions
-whose definition the window still holds.
+whose definition the window still holds. The value comes before its name since a model then learns in hundreds of steps
+what takes it many thousands the other way round: the key that a question looks for is the name itself.
 """
 
 import functools
@@ -73,7 +74,7 @@ def definitions(
     triples: int = 192,
     names: int = 64,
     values: int = 16,
-    near: int = 48,
+    near: int = 24,
     far: int = 192,
     documents: int = 100_000,
     held_out: int = 64,
@@ -84,7 +85,7 @@ def definitions(
     triples    definitions and questions of a document
     names      how many there are; a document defines each once at most
     values     how many there are; 1 / values is chance
-    near       tokens to where a name was last seen, at most, in the questions that a window can answer
+    near       tokens to the definition, at most, in the questions that a window can answer
     far        tokens between an answer that counts in validation and test and where its name was last seen, at least:
                more than the window and the cache of the models that are to fail
     documents  of the training split, far more than a run reads; held_out: of validation and of test
@@ -112,21 +113,22 @@ def _document(source: Definitions, split: str, document: int) -> tuple[np.ndarra
     below = lambda count: int(next(dice) % np.uint64(count))  # noqa: E731
     unused = list(range(source.names))
     value: dict[int, int] = {}
-    seen: dict[int, int] = {}  # name -> where it was last seen, oldest first
+    defined: dict[int, int] = {}  # name -> where
+    seen: dict[int, int] = {}  # name -> where last, oldest first
     tokens, weights = [], np.zeros(3 * source.triples, np.float32)
     for place in range(0, 3 * source.triples, 3):
         old = [name for name, last in seen.items() if place - last >= source.far]
-        recent = [name for name, last in seen.items() if place - last <= source.near]
-        if not (old or recent) or (unused and below(4) == 0):
+        recent = [name for name, where in defined.items() if place - where <= source.near]
+        pools = [pool for pool in (recent, old) if pool]
+        if unused and (not pools or below(4) == 0):
             name = unused.pop(below(len(unused)))
-            value[name] = below(source.values)
-            word = LET
+            value[name], defined[name] = below(source.values), place
         else:
-            some = old if old and (not recent or below(2)) else recent
+            some = pools[below(len(pools))] if pools else list(seen)
             name = some[below(len(some))]
-            word = ASK
             weights[place + 2] = split == "train" or some is old
         seen.pop(name, None)
         seen[name] = place
-        tokens += [word, FIRST_NAME + name, FIRST_NAME + source.names + value[name]]
+        pair = [FIRST_NAME + name, FIRST_NAME + source.names + value[name]]
+        tokens += [LET, *pair[::-1]] if defined[name] == place else [ASK, *pair]
     return np.array(tokens, np.int32), weights

@@ -21,21 +21,22 @@ def triples(split, document):
 def test_each_answer_is_what_its_name_was_defined_as(split):
     near = far = defined = 0
     for document in range(30):
-        known, last = {}, {}
+        known, last, place_of = {}, {}, {}
         words, weights = triples(split, document)
         assert not weights[:, :2].any()
-        for place, ((word, name, value), counts) in enumerate(zip(words, weights[:, 2], strict=True)):
+        for place, ((word, *pair), counts) in enumerate(zip(words, weights[:, 2], strict=True)):
+            name, value = pair[::-1] if word == 1 else pair
             assert 3 <= name < 27 <= value < 32
             if word == 1:
                 assert name not in known
                 assert counts == 0
-                known[name] = value
+                known[name], place_of[name] = value, place
                 defined += 1
             else:
                 assert word == 2
                 assert known[name] == value
                 distant = 3 * (place - last[name]) >= FAR
-                assert distant or 3 * (place - last[name]) <= NEAR
+                assert distant or 3 * (place - place_of[name]) <= NEAR
                 assert counts == (split == "train" or distant)
                 near, far = near + (not distant), far + distant
             last[name] = place
