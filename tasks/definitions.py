@@ -6,8 +6,8 @@ defined at most `near` tokens ago, half about one that was last seen `far` token
 validation and test. A model that sees fewer than `far` tokens can but guess, and is right once in `values` times.
 
 The nearer questions are there for training. What is stored has no gradient, so keys learn to be found from questions
-whose definition the window still holds. The value comes before its name,
-so that the key that a question looks for is the name itself.
+whose definition the window still holds. The value comes before its name, so that the key that a question looks for is
+the name itself.
 """
 
 import functools
