@@ -39,6 +39,7 @@ def run(composition, runs, records, monitor, profile=False):
         monitor.note(f"{composition.run_name}: already done")
         return _file(record, folder, records)
 
+    code = _commit()  # now, since the checkout may go on while the run does
     # JAX, TensorFlow and seqio are imported here, not before a run has something to do.
     from launch import config, devices
     from launch.evaluate import evaluate
@@ -62,7 +63,7 @@ def run(composition, runs, records, monitor, profile=False):
                 results[name] = evaluate(trained.params, evaluation, seed=experiment.seed)
                 monitor.evaluated(name, results[name])
             seconds = trained.seconds + time.monotonic() - begun
-            record = _record(composition, experiment, folder, trained, results, seconds)
+            record = _record(composition, experiment, folder, trained, results, seconds, code)
         return _file(record, folder, records)
 
 
@@ -140,7 +141,7 @@ def _file(record, folder, records):
         ) from None
 
 
-def _record(composition, experiment, folder, trained, results, seconds):
+def _record(composition, experiment, folder, trained, results, seconds, code):
     """Writes the record of a finished run in the run's folder; returns it."""
     import jax
 
@@ -148,7 +149,7 @@ def _record(composition, experiment, folder, trained, results, seconds):
 
     now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
     started = datetime.datetime.fromtimestamp((folder / "config.gin").stat().st_mtime, datetime.UTC)
-    commit, dirty = _commit()
+    commit, dirty = code
     record = {
         "schema": schema.VERSION,
         "stem": composition.stem,
