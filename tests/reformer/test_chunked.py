@@ -84,6 +84,7 @@ def test_only_the_rows_in_use_are_built():
     assert largest(made.jaxpr) <= 2 * 1024 * 16
 
 
+@pytest.mark.slow
 def test_axial_models_train_at_any_length_up_to_the_grid():
     model = Model(7, 24, width=16, hidden=16, heads=2, positions="axial", axial_grid=(4, 6), axial_widths=(4, 12))
     params = model.init(jax.random.key(0))

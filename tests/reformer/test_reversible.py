@@ -129,6 +129,7 @@ def small_stack(depth, dtype, attention=None):
     return model.stack(), trained(model)["layers"], x, Side(jnp.ones((2, 64), bool))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_layers_invert(dtype):
     """Streams are float32 whatever the projections are. But a last bit of a stream can round a projection's
@@ -141,6 +142,7 @@ def test_layers_invert(dtype):
         assert error(stack, params, x, side, jax.random.key(2)) <= bound * depth
 
 
+@pytest.mark.slow
 def test_memory_of_the_backward_pass_does_not_grow_with_depth():
     def temporaries(depth, backward):
         model = Model(5, 256, layers=depth, width=32, hidden=64, heads=2, attention=Full(block=64),
