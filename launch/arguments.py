@@ -1,6 +1,7 @@
 """Types of command-line arguments: lists of names and of numbers, with errors that show the form."""
 
 import argparse
+from pathlib import Path
 
 
 def names(known):
@@ -39,3 +40,12 @@ def number(text):
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not one of the whole numbers from 1")
     return int(text)
+
+
+def output(parser, what, drawn=True):
+    """Adds --out, where the measurements of `what` go, and if they can be drawn --read, to draw old ones."""
+    files = ".jsonl and .svg/.png go" if drawn else ".jsonl goes"
+    parser.add_argument("--out", type=Path, default=Path("runs/profile"), metavar="DIR",
+                        help=f"where {what}-<device>-<time>{files}")  # fmt: skip
+    if drawn:
+        parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing; show and draw this .jsonl file")

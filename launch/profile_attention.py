@@ -11,7 +11,6 @@ what else the machine does then touches both sides alike.
 import contextlib
 import statistics
 import sys
-from pathlib import Path
 
 from launch import arguments
 from launch.children import Child
@@ -36,9 +35,7 @@ def add_arguments(parser):
     parser.add_argument("--repeats", type=int, default=7, help="turns per length; medians are reported")
     parser.add_argument("--limit", type=float, default=60.0, metavar="SECONDS",
                         help="leave out a cell whose step is expected to take longer")  # fmt: skip
-    parser.add_argument("--out", type=Path, default=Path("runs/profile"), metavar="DIR",
-                        help="where attention-<device>-<time>.jsonl and .svg/.png go")  # fmt: skip
-    parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing; show and draw this .jsonl file")
+    arguments.output(parser, "attention")
 
 
 def run(args):

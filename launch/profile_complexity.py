@@ -9,7 +9,6 @@ drawn through the first point of its own model.
 import json
 import statistics
 import sys
-from pathlib import Path
 
 from launch import arguments
 from launch.children import Child
@@ -43,9 +42,7 @@ def add_arguments(parser):
                         help=f"of {', '.join(SWEEPS)} (default: all)")  # fmt: skip
     parser.add_argument("--largest", type=int, default=4096, metavar="N", help="longest length (default 4096)")
     parser.add_argument("--repeats", type=int, default=3, help="measured steps per length; 0 measures no time")
-    parser.add_argument("--out", type=Path, default=Path("runs/profile"), metavar="DIR",
-                        help="where complexity-<device>-<time>.jsonl, .svg and .png go")  # fmt: skip
-    parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing; draw this .jsonl file")
+    arguments.output(parser, "complexity")
 
 
 def run(args):

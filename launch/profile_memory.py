@@ -9,7 +9,6 @@ import contextlib
 import json
 import statistics
 import sys
-from pathlib import Path
 
 from launch import arguments
 from launch.children import Child
@@ -69,8 +68,7 @@ def add_arguments(parser):
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--memory-dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--repeats", type=int, default=5, metavar="N", help="turns; medians are reported (default 5)")
-    parser.add_argument("--out", type=Path, default=Path("runs/profile"), metavar="DIR",
-                        help="where memory-<device>-<time>.jsonl goes")  # fmt: skip
+    arguments.output(parser, "memory", drawn=False)
 
 
 def run(args):

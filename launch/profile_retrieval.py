@@ -11,7 +11,6 @@ import contextlib
 import json
 import statistics
 import sys
-from pathlib import Path
 
 from launch import arguments
 from launch.children import Child
@@ -50,9 +49,7 @@ def add_arguments(parser):
                         help="of buckets and approximate, at least (default 0.9)")  # fmt: skip
     parser.add_argument("--limit", type=float, default=30.0, metavar="SECONDS",
                         help="leave out a method whose step is expected to take longer (default 30)")  # fmt: skip
-    parser.add_argument("--out", type=Path, default=Path("runs/profile"), metavar="DIR",
-                        help="where retrieval-<device>-<time>.jsonl and .svg/.png go")  # fmt: skip
-    parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing; show and draw this .jsonl file")
+    arguments.output(parser, "retrieval")
 
 
 def run(args):

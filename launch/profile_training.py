@@ -11,7 +11,6 @@ import itertools
 import json
 import statistics
 import sys
-from pathlib import Path
 
 from launch import arguments
 from launch.children import Child
@@ -50,8 +49,7 @@ def add_arguments(parser):
     parser.add_argument("--positions", choices=("normal", "axial"), default="axial", help="default axial")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     one("--repeats", 5, "measured steps; medians are reported")
-    parser.add_argument("--out", type=Path, default=Path("runs/profile"), metavar="DIR",
-                        help="where training-<device>-<time>.jsonl goes")  # fmt: skip
+    arguments.output(parser, "training", drawn=False)
 
 
 def run(args):
