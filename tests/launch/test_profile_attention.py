@@ -1,18 +1,16 @@
 """`repro profile attention`: what it writes, reads back and says. Nothing here judges a time."""
 
-import argparse
 import json
 
 import pytest
+from stand_ins import profile_arguments
 
 from launch import profile, profile_attention
 from launch.errors import ConfigError
 
 
 def parse(*words):
-    parser = argparse.ArgumentParser()
-    profile.add_arguments(parser)
-    return parser.parse_args(["attention", *words])
+    return profile_arguments("attention", *words)
 
 
 def test_small_profile_is_written_read_and_drawn(tmp_path, capsys):

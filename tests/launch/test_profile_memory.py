@@ -1,10 +1,10 @@
 """`repro profile retrieval` and `memory`: what they print, write and draw. Nothing here judges a time."""
 
-import argparse
 import json
 
 import numpy as np
 import pytest
+from stand_ins import profile_arguments as parse
 
 from launch import memory_workloads, profile, profile_retrieval
 from launch.errors import ConfigError, RunError
@@ -12,12 +12,6 @@ from launch.errors import ConfigError, RunError
 SEARCHES = ("--widths=8", "--entries=160", "--groups=2", "--queries=24", "--neighbours=4", "--repeats=2")
 STEPS = ("--layers=2", "--memory-layer=2", "--width=8", "--hidden=8", "--heads=2", "--head-width=4", "--segment=16",
          "--cache=16", "--batch=2", "--vocabulary=8", "--neighbours=4", "--repeats=2")  # fmt: skip
-
-
-def parse(*words):
-    parser = argparse.ArgumentParser()
-    profile.add_arguments(parser)
-    return parser.parse_args(words)
 
 
 @pytest.mark.slow

@@ -1,20 +1,14 @@
 """`repro profile training` and `complexity`: what they print, write and draw. Nothing here judges a time."""
 
-import argparse
 import json
 
 import pytest
+from stand_ins import profile_arguments as parse
 
 from launch import profile, profile_complexity
 from launch.errors import ConfigError
 
 SMALL = ("--layers=1", "--width=8", "--hidden=8", "--heads=2", "--vocabulary=8", "--chunk=8", "--repeats=2")
-
-
-def parse(*words):
-    parser = argparse.ArgumentParser()
-    profile.add_arguments(parser)
-    return parser.parse_args(words)
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from stand_ins import Silent
 
 from launch import composition as files
 from launch import config
@@ -13,19 +14,6 @@ from results import schema
 
 SOURCE, LARGER = "memorizing/table5/ctx512_mem8192", "memorizing/table5/ctx512_mem8192_to_mem65k"
 SMALL = ("LAYERS = 1", "MEMORY_LAYERS = (1,)")  # compiling is what costs
-
-
-class Silent:
-    def __init__(self):
-        self.notes = []
-
-    def note(self, text):
-        self.notes.append(text)
-
-    def start(self, *_):
-        pass
-
-    stepped = logged = evaluated = evaluating = start
 
 
 @pytest.fixture(scope="module")

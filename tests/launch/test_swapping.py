@@ -5,25 +5,13 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from stand_ins import Killed, Silent
 
 from launch import composition as files
 from launch import config, swapping
 from launch.errors import ConfigError
 from launch.evaluate import evaluate
 from launch.train import restore_params, train
-
-
-class Silent:
-    """A monitor that shows nothing."""
-
-    def note(self, *_):
-        pass
-
-    start = stepped = logged = evaluated = evaluating = note
-
-
-class Killed(BaseException):
-    """Stands for a SIGKILL inside one process."""
 
 
 def experiment():

@@ -12,6 +12,7 @@ import time
 import jax
 import numpy as np
 import pytest
+from stand_ins import Killed, Silent
 
 from launch import composition as files
 from launch import config, devices
@@ -22,21 +23,6 @@ from launch.run import run
 from launch.train import train
 
 ROW = "reformer/table2/lsh2"
-
-
-class Silent:
-    """A monitor that shows nothing and remembers its notes."""
-
-    def __init__(self):
-        self.notes = []
-
-    def note(self, text):
-        self.notes.append(text)
-
-    def start(self, *_):
-        pass
-
-    stepped = logged = evaluated = evaluating = start
 
 
 def experiment(*overrides):
@@ -52,10 +38,6 @@ def trained(folder, hooks=(), **changes):
 
 def same(first, second):
     jax.tree.map(np.testing.assert_array_equal, first, second)
-
-
-class Killed(BaseException):
-    """Stands for a SIGKILL inside one process: nothing of ours catches it."""
 
 
 @pytest.mark.parametrize("at", [2, 5, 7, 11])
