@@ -8,8 +8,8 @@ duplicates, splits, records, manifest.
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
 
 # (what, reason) -> how many: everything left out or doubtful, as in `tasks.texts`: ("files", "with NUL bytes"),
 # ("documents", "no licence found"). Reasons that begin with "read as" or "kept" tell of what stayed.
@@ -52,8 +52,13 @@ class Document:
     split: str = ""
 
 
+def option(default: Any, help: str) -> Any:
+    """A field of a source that `repro data build` offers as an option of the same name, with `help` as its line."""
+    return field(default=default, metadata={"help": help})
+
+
 class Source(Protocol):
-    """A reader of one corpus. A frozen dataclass of plain values, which are its options."""
+    """A reader of one corpus. A frozen dataclass of plain values, which are its options (see `option`)."""
 
     name: ClassVar[str]  # of the corpus, which is its task's: 'arxiv', 'github', ...
 
