@@ -16,11 +16,29 @@ from launch.errors import RunError
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def start(stack, cell, setting, name, say, patience=1200):
+    """Starts the process of one cell, which `stack` closes. Returns the Child, or None if it failed.
+
+    What it said of itself goes into `cell`; if it failed, `cell["missing"]` says why. `say` gets a line of progress.
+    """
+    try:
+        child = Child(setting, patience)
+    except RunError as error:
+        cell["missing"] = str(error)
+        say(f"{name}: failed: {error}")
+        return None
+    stack.callback(child.close)
+    cell.update(child.facts)
+    say(f"{name}: compiled in {child.facts['compile_seconds']:.1f} s")
+    return child
+
+
 class Child:
     """One cell's process.
 
-    ``facts``: what it said after compiling; ``peak``: its peak memory in bytes so far; ``processor_seconds``: of the
-    last step, all cores together, which other work on the machine touches less than wall time.
+    ``facts``: what it said after compiling and its first step; ``peak``: its peak memory in bytes so far;
+    ``processor_seconds``: of the last step, all cores together, which other work on the machine touches less than wall
+    time.
 
     Raises:
       RunError: the process died or did not answer within ``patience`` seconds; its last line of output is quoted.
@@ -44,7 +62,7 @@ class Child:
             env=environment,
         )
         self.facts = self._read()
-        self.peak, self.processor_seconds = 0, None
+        self.peak, self.processor_seconds = self.facts["peak_bytes"], None
 
     def step(self):
         """Seconds of one step."""

@@ -13,8 +13,8 @@ import statistics
 import sys
 
 from launch import arguments
-from launch.children import Child
-from launch.errors import ConfigError, RunError
+from launch.children import start
+from launch.errors import ConfigError
 from launch.measurements import KINDS, SCHEMA, draw, read, table, write
 
 REFERENCE = "shared"
@@ -118,18 +118,11 @@ def profile_attention(
                     expected = _expected(cells, kind, length, lengths)
                     if expected > limit:
                         cell["missing"] = f"a step would take about {expected:.0f} s (--limit {limit:g})"
-                        say(f"{kind:>7} {length:>8}  left out: {cell['missing']}")
+                        say(f"{kind:>7} {length:>8}: left out: {cell['missing']}")
                         continue
-                    try:
-                        child = Child(setting)
-                    except RunError as error:
-                        cell["missing"] = str(error)
-                        say(f"{kind:>7} {length:>8}  failed: {error}")
-                        continue
-                    (alive if length == lengths[0] else here).callback(child.close)
-                    cell.update(child.facts)
-                    children[kind] = child
-                    say(f"{kind:>7} {length:>8}  compiled in {child.facts['compile_seconds']:.1f} s")
+                    stack = alive if length == lengths[0] else here
+                    if child := start(stack, cell, setting, f"{kind:>7} {length:>8}", say):
+                        children[kind] = child
                 anchors = anchors or children
                 _measure(cells, length, lengths[0], children, anchors, repeats)
     return list(cells.values())

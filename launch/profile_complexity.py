@@ -6,13 +6,14 @@ gradients of the parameters; time against length is measured by running the step
 drawn through the first point of its own model.
 """
 
+import contextlib
 import json
 import statistics
 import sys
 
 from launch import arguments
-from launch.children import Child
-from launch.errors import ConfigError, RunError
+from launch.children import start
+from launch.errors import ConfigError
 from launch.measurements import SCHEMA, picture, write
 
 # What each model sets; the rest is BASE. A chunk of the length is no chunk.
@@ -93,20 +94,14 @@ def setting(model, point):
 
 def _measured(cell, setting, repeats):
     name = f"{cell['sweep']}: {cell['model']}, " + ", ".join(f"{k} {cell[k]}" for k in BASE)
-    try:
-        child = Child(setting)
-        try:
-            cell.update(child.facts)
-            cell.setdefault("activation_bytes", cell["temp_bytes"])
-            if repeats:
-                cell["seconds"] = statistics.median(child.step() for _ in range(repeats))
-                cell["peak_bytes"] = child.peak
-        finally:
-            child.close()
-    except RunError as error:
-        cell["missing"] = str(error)
-    said = cell.get("missing") or f"{cell['activation_bytes'] / 2**20:.1f} MiB"
-    print(f"{name}: {said}", file=sys.stderr, flush=True)
+    with contextlib.ExitStack() as stack:
+        child = start(stack, cell, setting, name, lambda text: print(text, file=sys.stderr, flush=True))
+        if child is None:
+            return cell
+        cell.setdefault("activation_bytes", cell["temp_bytes"])
+        if repeats:
+            cell["seconds"] = statistics.median(child.step() for _ in range(repeats))
+            cell["peak_bytes"] = child.peak
     return cell
 
 

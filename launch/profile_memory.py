@@ -11,8 +11,7 @@ import statistics
 import sys
 
 from launch import arguments
-from launch.children import Child
-from launch.errors import RunError
+from launch.children import start
 from launch.measurements import SCHEMA, write
 
 # The second has the paper's layers (section 4.2), where a memory costs the share of a step that it does in the paper.
@@ -94,16 +93,8 @@ def measure(settings, repeats, say):
     with contextlib.ExitStack() as stack:
         children = {}
         for at, cell in enumerate(cells):
-            try:
-                child = Child(settings[at])
-            except RunError as error:
-                cell["missing"] = str(error)
-                say(f"memory {cell['memory']}: failed: {error}")
-                continue
-            stack.callback(child.close)
-            cell.update(child.facts)
-            children[at] = child
-            say(f"memory {cell['memory']}: compiled in {child.facts['compile_seconds']:.1f} s")
+            if child := start(stack, cell, settings[at], f"memory {cell['memory']}", say):
+                children[at] = child
         turns = [
             {at: (child.step(), child.processor_seconds) for at, child in children.items()} for _ in range(repeats)
         ]

@@ -13,8 +13,8 @@ import statistics
 import sys
 
 from launch import arguments
-from launch.children import Child
-from launch.errors import ConfigError, RunError
+from launch.children import start
+from launch.errors import ConfigError
 from launch.measurements import SCHEMA, picture, read, write
 
 METHODS = {
@@ -107,18 +107,11 @@ def measure(settings, repeats, say, left_out=()):
         for setting in settings:
             cell = cells[setting["method"]]
             name = f"{setting['method']:>11}, width {setting['width']}, {setting['entries']} entries"
-            try:
-                if reason := dict(left_out).get(setting["method"]):
-                    raise RunError(reason)
-                child = Child(setting)
-            except RunError as error:
-                cell["missing"] = str(error)
-                say(f"{name}: left out: {error}")
-                continue
-            stack.callback(child.close)
-            cell.update(child.facts)
-            children[setting["method"]] = child
-            say(f"{name}: ready")
+            if reason := dict(left_out).get(setting["method"]):
+                cell["missing"] = reason
+                say(f"{name}: left out: {reason}")
+            elif child := start(stack, cell, setting, name, say):
+                children[setting["method"]] = child
         turns = [{method: _both(child) for method, child in children.items()} for _ in range(repeats)]
         for method, child in children.items():
             cell = cells[method]

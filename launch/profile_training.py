@@ -13,8 +13,8 @@ import statistics
 import sys
 
 from launch import arguments
-from launch.children import Child
-from launch.errors import ConfigError, RunError
+from launch.children import start
+from launch.errors import ConfigError
 from launch.measurements import SCHEMA, write
 
 BACKWARDS = ("invert", "remat", "store", "single")
@@ -48,7 +48,7 @@ def add_arguments(parser):
     one("--chunk", 64, "chunk of LSH and local attention")
     parser.add_argument("--positions", choices=("normal", "axial"), default="axial", help="default axial")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
-    one("--repeats", 5, "measured steps; medians are reported")
+    one("--repeats", 5, "measured steps; medians are reported; 0 measures the first step, for very long ones")
     arguments.output(parser, "training", drawn=False)
 
 
@@ -97,26 +97,17 @@ def measure(settings, repeats, say):
         for cell, setting in zip(cells, settings, strict=True):
             name = f"{setting['attention']} {setting['residual']} {setting['backward']} {'swapped ' * setting['swap']}"
             name += f"{setting['layers']} layers, length {setting['length']}"
-            try:
-                child = Child(setting)
-            except RunError as error:
-                cell["missing"] = str(error)
-                say(f"{name}: failed: {error}")
-                children.append(None)
-                continue
-            stack.callback(child.close)
-            cell.update(child.facts)
-            children.append(child)
-            say(f"{name}: compiled in {child.facts['compile_seconds']:.1f} s")
-            if "note" in child.facts:
-                say(f"  {child.facts['note']}")
+            # A hundred tokens a second is a slow machine, not a stuck process.
+            children.append(start(stack, cell, setting, name, say, 1200 + cell["batch"] * cell["length"] / 100))
+            if "note" in cell:
+                say(f"  {cell['note']}")
         turns = [[child and child.step() for child in children] for _ in range(repeats)]
         for at, (cell, child) in enumerate(zip(cells, children, strict=True)):
             if child is None:
                 continue
-            seconds = [turn[at] for turn in turns]
+            seconds = [turn[at] for turn in turns] or [child.facts["first_seconds"]]
             cell.update(seconds=statistics.median(seconds), all_seconds=seconds, peak_bytes=child.peak)
             cell["tokens_per_second"] = cell["batch"] * cell["length"] / cell["seconds"]
-            if children[0] is not None:
+            if turns and children[0] is not None:
                 cell["against_first"] = statistics.median(turn[at] / turn[0] for turn in turns)
     return cells

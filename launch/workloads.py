@@ -127,11 +127,9 @@ def swapped(create, gradient, begin, descend, tokens, key):
     def copy():
         return jax.device_put(jax.device_put(kept[0], here, may_alias=False), there, may_alias=False)
 
-    def seconds(work):
-        jax.block_until_ready(work())
-        began = time.perf_counter()
-        jax.block_until_ready(work())
-        return time.perf_counter() - began
+    def warm(work):
+        seconds(work)
+        return seconds(work)
 
     memory = program.memory_analysis()
     facts = {
@@ -139,8 +137,8 @@ def swapped(create, gradient, begin, descend, tokens, key):
         "activation_bytes": memory.temp_size_in_bytes,
         "device_argument_bytes": memory.argument_size_in_bytes,
         "host_argument_bytes": memory.host_argument_size_in_bytes,
-        "copy_seconds": seconds(copy),
-        "gradient_seconds": seconds(lambda: program(kept[0], tokens, key)),
+        "copy_seconds": warm(copy),
+        "gradient_seconds": warm(lambda: program(kept[0], tokens, key)),
     }
     if reason := swapping.one_memory():
         facts["note"] = f"{reason}: swapping changes where arrays are said to be, not where they are"
@@ -200,14 +198,15 @@ def serve(setting):
     began = time.perf_counter()
     work = Work(*WORKLOADS[setting["what"]](setting))
     compiled = time.perf_counter()
-    jax.block_until_ready(work.step())
-    began_step = time.perf_counter()
-    jax.block_until_ready(work.step())
-    # Short steps are repeated within a measurement, or the clock and the dispatch would be measured.
-    times = max(1, min(50, round(0.05 / (time.perf_counter() - began_step))))
+    first, times = seconds(work.step), 1
+    if first < 1:
+        # Short steps are repeated within a measurement, or the clock and the dispatch would be measured.
+        times = max(1, min(50, round(0.05 / seconds(work.step))))
     device = jax.devices()[0]
     facts = {
         "compile_seconds": compiled - began,
+        "first_seconds": first,
+        "peak_bytes": peak_bytes(device),
         "temp_bytes": work.program and work.program.memory_analysis().temp_size_in_bytes,
         "device": {"platform": device.platform, "kind": device.device_kind, "cores": cores()},
         "versions": {"jax": jax.__version__, "python": ".".join(map(str, sys.version_info[:3]))},
@@ -219,13 +218,28 @@ def serve(setting):
         for _ in range(times):
             out = work.step()
         jax.block_until_ready(out)
-        seconds = (time.perf_counter() - began) / times
+        wall = (time.perf_counter() - began) / times
         processor = (time.process_time() - used) / times
-        peak = (device.memory_stats() or {}).get("peak_bytes_in_use")
-        if peak is None:
-            unit = 1 if sys.platform == "darwin" else 1024
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-        print(json.dumps({"seconds": seconds, "processor_seconds": processor, "peak_bytes": peak}), flush=True)
+        answer = {"seconds": wall, "processor_seconds": processor, "peak_bytes": peak_bytes(device)}
+        print(json.dumps(answer), flush=True)
+
+
+def seconds(step):
+    """Seconds that one call of `step` takes until its results are there."""
+    import jax
+
+    began = time.perf_counter()
+    jax.block_until_ready(step())
+    return time.perf_counter() - began
+
+
+def peak_bytes(device):
+    """Bytes held at most: by the device where it counts them, else by this process."""
+    peak = (device.memory_stats() or {}).get("peak_bytes_in_use")
+    if peak is None:
+        unit = 1 if sys.platform == "darwin" else 1024
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return peak
 
 
 def cores():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from stand_ins import profile_arguments as parse
 
-from launch import memory_workloads, profile, profile_retrieval
+from launch import children, memory_workloads, profile, profile_retrieval
 from launch.errors import ConfigError, RunError
 
 SEARCHES = ("--widths=8", "--entries=160", "--groups=2", "--queries=24", "--neighbours=4", "--repeats=2")
@@ -48,10 +48,10 @@ def test_steps_with_and_without_memory_are_lines_of_json(tmp_path, capsys):
 class Answers:
     """A child that needs no process: `exact` takes twice the time of `floor` in every turn, while both get slower."""
 
-    def __init__(self, setting):
+    def __init__(self, setting, patience):
         if setting["method"] == "faiss":
             raise RunError("No module named 'faiss'")
-        self.facts, self.peak, self.turn = {"temp_bytes": 1 << 20}, 5, 0
+        self.facts, self.peak, self.turn = {"temp_bytes": 1 << 20, "compile_seconds": 1.0}, 5, 0
         self.pace = {"floor": 1.0, "exact": 2.0}[setting["method"]]
 
     def step(self):
@@ -64,7 +64,7 @@ class Answers:
 
 
 def test_ratios_are_medians_within_turns_and_missing_rows_are_said(monkeypatch):
-    monkeypatch.setattr(profile_retrieval, "Child", Answers)
+    monkeypatch.setattr(children, "Child", Answers)
     args = parse("retrieval", "--methods=floor,exact,faiss", "--widths=8", "--entries=64")
     settings = [profile_retrieval._setting(args, method, 8, 64) for method in args.methods]
     floor, exact, faiss = cells = profile_retrieval.measure(settings, 3, lambda text: None)
@@ -77,7 +77,7 @@ def test_ratios_are_medians_within_turns_and_missing_rows_are_said(monkeypatch):
 
 
 def test_a_method_that_would_take_too_long_is_left_out(monkeypatch):
-    monkeypatch.setattr(profile_retrieval, "Child", Answers)
+    monkeypatch.setattr(children, "Child", Answers)
     floor = profile_retrieval._setting(parse("retrieval"), "floor", 8, 640)
     measured = [{"method": "floor", "width": 8, "entries": 64, "seconds": 2.0}]
     assert profile_retrieval._too_long(floor, measured, 21.0) is None

@@ -1,11 +1,12 @@
 """`repro profile training` and `complexity`: what they print, write and draw. Nothing here judges a time."""
 
 import json
+import types
 
 import pytest
 from stand_ins import profile_arguments as parse
 
-from launch import profile, profile_complexity
+from launch import children, profile, profile_complexity, profile_training
 from launch.errors import ConfigError
 
 SMALL = ("--layers=1", "--width=8", "--hidden=8", "--heads=2", "--vocabulary=8", "--chunk=8", "--repeats=2")
@@ -26,6 +27,18 @@ def test_training_steps_are_lines_of_json(tmp_path, capsys):
     assert lines[0]["against_first"] == 1
     (path,) = tmp_path.glob("training-*.jsonl")
     assert [json.loads(line) for line in path.read_text().splitlines()] == lines
+
+
+def test_very_long_steps_are_measured_once(monkeypatch):
+    facts = {"compile_seconds": 9.0, "first_seconds": 4.0, "peak_bytes": 7}
+    child = types.SimpleNamespace(facts=facts, peak=7, close=lambda: None)
+    asked = []
+    monkeypatch.setattr(children, "Child", lambda setting, patience: asked.append(patience) or child)
+    args = parse("training", "--lengths=1048576", "--tokens=1048576")
+    setting = profile_training._setting(args, 2**20, "lsh4", 6, "invert", False)
+    (cell,) = profile_training.measure([setting], 0, lambda text: None)
+    assert (cell["seconds"], cell["peak_bytes"], cell["tokens_per_second"]) == (4.0, 7, 2**18)
+    assert asked[0] > 2**20 / 100  # seconds: a hundred tokens in each are slow, not stuck
 
 
 @pytest.mark.slow
