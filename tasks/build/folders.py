@@ -1,0 +1,47 @@
+"""Files in folders, by path, without following links out of them."""
+
+import os
+from collections.abc import Iterator
+
+from tasks.build.source import Notes
+
+
+def files(top: str, notes: Notes) -> Iterator[tuple[str, str]]:
+    """(path from `top` on with '/', what to open) of every file below a folder; a folder's before its sub-folders'.
+
+    Links, sockets and the like, and folders that cannot be looked into are left out and noted.
+    """
+    below = []
+    try:
+        with os.scandir(top) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        notes["folders", "unreadable"] += 1
+        return
+    for entry in found:
+        name = entry.name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        if entry.is_symlink():
+            notes["links", "in folders"] += 1
+        elif entry.is_dir(follow_symlinks=False):
+            below.append((name, entry.path))
+        elif entry.is_file(follow_symlinks=False):
+            yield name, entry.path
+        else:
+            notes["files", "that are not plain files"] += 1
+    for name, path in below:
+        for inner, place in files(path, notes):
+            yield f"{name}/{inner}", place
+
+
+def content(place: str, notes: Notes, most: int) -> bytes | None:
+    """The bytes of a file; None, which is noted, if it cannot be read, is gone by now or has more than `most`."""
+    try:
+        with open(place, "rb") as file:
+            data = file.read(most + 1)
+    except OSError:
+        notes["files", "unreadable"] += 1
+        return None
+    if len(data) > most:
+        notes["files", f"over {most >> 20} MiB"] += 1
+        return None
+    return data
