@@ -37,6 +37,7 @@ BLOCK = 512  # of a tar
 # What the standard library raises for archives that are damaged, or made to look so.
 FAULTS = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, struct.error)
 FAULTS += (NotImplementedError, RuntimeError, OverflowError, LookupError, TypeError)
+NO_ARCHIVE = ("archives", "of no known kind")  # what is noted of other files
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def _members(raw: BinaryIO, name: str, notes: Notes, limit: Limit, wanted) -> It
     elif _is_tar(head):
         yield from _tar(Flow(raw, limit.of(size)), notes, limit, wanted)
     else:
-        notes["archives", "of no known kind"] += 1
+        notes[NO_ARCHIVE] += 1
 
 
 def _expanded(raw: BinaryIO, head: bytes):

@@ -11,26 +11,30 @@ def files(top: str, notes: Notes) -> Iterator[tuple[str, str]]:
 
     Links, sockets and the like, and folders that cannot be looked into are left out and noted.
     """
-    below = []
+    waiting = [("", top)]  # the next one last
+    while waiting:
+        path, place = waiting.pop()
+        below = []
+        for entry in _entries(place, notes):
+            name = path + entry.name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+            if entry.is_symlink():
+                notes["links", "in folders"] += 1
+            elif entry.is_dir(follow_symlinks=False):
+                below.append((f"{name}/", entry.path))
+            elif entry.is_file(follow_symlinks=False):
+                yield name, entry.path
+            else:
+                notes["files", "that are not plain files"] += 1
+        waiting += reversed(below)
+
+
+def _entries(place: str, notes: Notes) -> list[os.DirEntry[str]]:
     try:
-        with os.scandir(top) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
+        with os.scandir(place) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
     except OSError:
         notes["folders", "unreadable"] += 1
-        return
-    for entry in found:
-        name = entry.name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        if entry.is_symlink():
-            notes["links", "in folders"] += 1
-        elif entry.is_dir(follow_symlinks=False):
-            below.append((name, entry.path))
-        elif entry.is_file(follow_symlinks=False):
-            yield name, entry.path
-        else:
-            notes["files", "that are not plain files"] += 1
-    for name, path in below:
-        for inner, place in files(path, notes):
-            yield f"{name}/{inner}", place
+        return []
 
 
 def content(place: str, notes: Notes, most: int) -> bytes | None:
