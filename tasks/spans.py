@@ -97,7 +97,7 @@ def of_records(files: Sequence[Path], features: Sequence[str]) -> dict[str, Span
     for which, file in enumerate(files):
         with open(file, "rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as data:
             for begin, end in _records(data, file):
-                found = dict(_bytes_features(data, begin, end))
+                found = dict(bytes_features(data, begin, end))
                 for name in features:
                     if name.encode() not in found:
                         raise DataError(f"{file}: a record without a bytes feature {name!r}")
@@ -118,7 +118,7 @@ def _records(data: mmap.mmap, file: Path) -> Iterator[tuple[int, int]]:
         yield begin, end
 
 
-def _bytes_features(data: mmap.mmap, begin: int, end: int) -> Iterator[tuple[bytes, tuple[int, int]]]:
+def bytes_features(data: mmap.mmap | bytes, begin: int, end: int) -> Iterator[tuple[bytes, tuple[int, int]]]:
     """(name, (begin, end)) of the first value of each bytes feature of a serialised tf.train.Example.
 
     Example {1: Features {1: entry {1: name, 2: Feature {1: BytesList {1: value}}}}}, in protocol-buffer wire format.
@@ -136,7 +136,7 @@ def _bytes_features(data: mmap.mmap, begin: int, end: int) -> Iterator[tuple[byt
                 yield name, (value[0], value[1])
 
 
-def _fields(data: mmap.mmap, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
+def _fields(data: mmap.mmap | bytes, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
     """(number, begin, end) of the length-delimited fields of a message; an Example has no others down to its values."""
     while begin < end:
         tag, begin = _varint(data, begin)
@@ -147,7 +147,7 @@ def _fields(data: mmap.mmap, begin: int, end: int) -> Iterator[tuple[int, int, i
         begin += size
 
 
-def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:
+def _varint(data: mmap.mmap | bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = data[at]

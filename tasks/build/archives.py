@@ -11,7 +11,6 @@ far is read up to there: what came before is given, since each member is checked
 
 import bz2
 import gzip
-import io
 import lzma
 import os
 import re
@@ -23,7 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_IFMT, S_ISREG
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from tasks.build.source import Notes
 
@@ -37,6 +36,7 @@ BLOCK = 512  # of a tar
 # What the standard library raises for archives that are damaged, or made to look so.
 FAULTS = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, struct.error)
 FAULTS += (NotImplementedError, RuntimeError, OverflowError, LookupError, TypeError)
+T = TypeVar("T")
 NO_ARCHIVE = ("archives", "of no known kind")  # what is noted of other files
 
 
@@ -70,15 +70,20 @@ def members(
 ) -> Iterator[tuple[str, bytes]]:
     """(name, contents) of each file in the archive, in its order; a single compressed file has the archive's own name.
 
-    place   a path, or a file that can be read and sought in
+    place   a path, or a buffered file that can be read and sought in
     wanted  says by its name whether a member is looked at; what is not wanted is the caller's to count
 
     Names are relative, with '/'; the same one may come twice. Raises nothing for what it finds.
     """
-    found, given, fault = _opened(place, notes, limit, wanted), 0, ""
+    yield from guarded(_opened(place, notes, limit, wanted), notes)
+
+
+def guarded(found: Iterator[T], notes: Notes) -> Iterator[T]:
+    """The same up to a fault in what is read, which is noted."""
+    given, fault = 0, ""
     while not fault:
         try:
-            member = next(found)
+            one = next(found)
         except StopIteration:
             return
         except TooFar:
@@ -88,7 +93,7 @@ def members(
             fault = "cannot be read" if isinstance(error, OSError) and error.errno else "are damaged"
         else:
             given += 1
-            yield member
+            yield one
     notes["archives", f"kept up to where they {fault}" if given else f"that {fault}"] += 1
 
 
@@ -114,7 +119,7 @@ def _members(raw: BinaryIO, name: str, notes: Notes, limit: Limit, wanted) -> It
         notes["archives", "empty"] += 1
     elif head.startswith((b"PK\3\4", b"PK\5\6")):
         yield from _zip(raw, notes, limit, limit.of(size), wanted)
-    elif stream := _expanded(raw, head):
+    elif stream := expanded(raw, head):
         flow = Flow(stream, limit.of(size))
         if _is_tar(flow.peek(BLOCK)):
             yield from _tar(flow, notes, limit, wanted)
@@ -126,7 +131,7 @@ def _members(raw: BinaryIO, name: str, notes: Notes, limit: Limit, wanted) -> It
         notes[NO_ARCHIVE] += 1
 
 
-def _expanded(raw: BinaryIO, head: bytes):
+def expanded(raw: BinaryIO, head: bytes):
     """A reader of what is compressed in `raw`; None if it is not compressed."""
     if head.startswith(b"\x1f\x8b"):
         return gzip.GzipFile(fileobj=raw)
@@ -167,7 +172,8 @@ class Flow:
         """The next `size` bytes; fewer where the stream ends."""
         parts, left = [self._ahead[:size]], size - len(self._ahead[:size])
         self._ahead = self._ahead[size:]
-        while left and (part := self._stream.read(min(left, CHUNK))):
+        # read1 gives what there is before a fault, where read would lose it.
+        while left and (part := self._stream.read1(min(left, CHUNK))):
             parts.append(part)
             left -= len(part)
         self._at += size - left
@@ -290,15 +296,14 @@ class _Bounded:
         """The file is its opener's."""
 
 
-class _Xz(io.RawIOBase):
+class _Xz:
     """What lzma.LZMAFile does, but with a limit to its memory: a dictionary may be as large as its header says."""
 
     def __init__(self, raw: BinaryIO):
-        super().__init__()
         self._raw = raw
         self._unpack = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=DICTIONARY)
 
-    def read(self, size: int = -1) -> bytes:
+    def read1(self, size: int) -> bytes:
         while not self._unpack.eof:
             data = self._raw.read(CHUNK) if self._unpack.needs_input else b""
             if self._unpack.needs_input and not data:
