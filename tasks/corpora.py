@@ -34,11 +34,11 @@ from tasks.tokenised import open_tokens, told
 
 CODE = (".c", ".h", ".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx", ".java", ".py", ".go", ".ts", ".tsx")
 LAYOUTS = {
-    "arxiv": Layout((".tex",)),
+    "arxiv": Layout((".tex",), dataset=("arxiv", "text")),
     "pg19": Layout((".txt",), dataset=("pg19", "book_text")),
     "c4_4k": Layout((".txt",), dataset=("c4", "text"), shards="c4", splits=("train", "validation")),
-    "github": Layout(CODE),
-    "isabelle": Layout((".thy",), arrange=imports_first, inside="thys"),
+    "github": Layout(CODE, dataset=("github", "text")),
+    "isabelle": Layout((".thy",), arrange=imports_first, inside="thys", dataset=("isabelle", "text")),
 }
 BOOKS = {"train": 28602, "validation": 50, "test": 100}  # of PG-19, as published
 

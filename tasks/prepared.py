@@ -10,9 +10,9 @@ def prepared(place: Path, name: str) -> list[Path]:
     """
     if (place / "dataset_info.json").is_file():
         return [place]
-    below = [
-        info.parent for depth in range(1, 4) for info in place.glob("/".join(["*"] * depth + ["dataset_info.json"]))
-    ]
+    found = (info for depth in range(1, 4) for info in place.glob("/".join(["*"] * depth + ["dataset_info.json"])))
+    # What is hidden is being built (`tasks.build`).
+    below = [info.parent for info in found if not any(part[0] == "." for part in info.relative_to(place).parts)]
     # The last two parts of `place` count as well: a user may name the dataset's or the config's own directory.
     own = Path(*place.resolve().parts[-2:])
     return sorted(found for found in below if name in (own / found.relative_to(place)).as_posix())

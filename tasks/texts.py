@@ -15,7 +15,7 @@ import os
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -111,12 +111,12 @@ class Folders:
             if entry.is_dir():
                 parts = self._folder(entry, notes)
             elif entry.name.endswith((".jsonl", ".jsonl.gz")):
-                parts = self._lines(entry, notes)
+                parts = project_files(entry, notes, lambda name: name.endswith(self.layout.suffixes))
             elif entry.name.endswith(self.layout.suffixes):
                 parts = _file(entry, entry.name, notes)
             else:
                 continue
-            yield entry.name, _joined(self.layout.arrange(list(parts)))
+            yield entry.name, joined(self.layout.arrange(list(parts)))
 
     def _folder(self, top: Path, notes: Notes) -> Iterator[Part]:
         for folder, folders, files in os.walk(top):
@@ -125,24 +125,6 @@ class Folders:
                 path = Path(folder) / file
                 if file.endswith(self.layout.suffixes) and path.is_file():
                     yield from _file(path, path.relative_to(top).as_posix(), notes)
-
-    def _lines(self, path: Path, notes: Notes) -> Iterator[Part]:
-        seen = set()
-
-        def wanted(item: dict) -> bool:
-            return not isinstance(item.get("path"), str) or item["path"].endswith(self.layout.suffixes)
-
-        for _, item in json_lines(path, "files", notes, wanted):
-            name, text = item.get("path"), item["text"]
-            if not isinstance(name, str) or not name:
-                notes["files", "without a path"] += 1
-            elif name.startswith("/") or ".." in name.split("/"):
-                notes["files", "outside the project"] += 1
-            elif name in seen:
-                notes["files", "under a path seen before"] += 1
-            elif text:
-                seen.add(name)
-                yield name, text
 
 
 @dataclass(frozen=True)
@@ -203,7 +185,7 @@ class Prepared:
                 raise DataError(
                     f"{self.name}: the TFDS dataset in {self.place} has no {kind} {wanted!r} ({list(held)})"
                 )
-        title = next((key for key in ("book_title", "url") if key in builder.info.features), None)
+        title = next((key for key in ("book_title", "url", "name") if key in builder.info.features), None)
         examples = tfds.as_numpy(builder.as_dataset(split=split, shuffle_files=False))
         for number, example in enumerate(examples):
             name = example[title].decode(errors="replace") if title else str(number)
@@ -211,37 +193,68 @@ class Prepared:
                 yield name, text
 
 
+def project_files(path: Path, notes: Notes, wanted: Callable[[str], bool]) -> Iterator[Part]:
+    """The wanted files of a project that is a .jsonl(.gz) of {"path", "text"} lines."""
+    seen = set()
+
+    def is_wanted(item: dict) -> bool:
+        return not isinstance(item.get("path"), str) or wanted(item["path"])
+
+    for _, item in json_lines(path, "files", notes, is_wanted):
+        name, text = item.get("path"), item["text"]
+        if not isinstance(name, str) or not name:
+            notes["files", "without a path"] += 1
+        elif name.startswith("/") or ".." in name.split("/"):
+            notes["files", "outside the project"] += 1
+        elif name in seen:
+            notes["files", "under a path seen before"] += 1
+        elif text:
+            seen.add(name)
+            yield name, text
+
+
 def json_lines(
-    path: Path, what: str, notes: Notes, wanted: Callable[[dict], bool] = lambda item: True
+    path: Path, what: str, notes: Notes, wanted: Callable[[dict], bool] = lambda item: True, key: str = "text"
 ) -> Iterator[tuple[int, dict]]:
-    """(line number, object) of each line that holds a wanted object with a usable 'text', which is cleaned.
+    """(line number, object) of each line that holds a wanted object with a usable text under `key`, cleaned as 'text'.
 
     Lines end at LF only: Unicode has other line ends, and texts contain them.
     """
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if not line.strip():
-                    notes[what, "blank"] += 1
-                    continue
-                try:
-                    item = json.loads(line.decode("utf-8-sig"))
-                except UnicodeDecodeError:
-                    notes[what, "not UTF-8"] += 1
-                    continue
-                except (ValueError, RecursionError):
-                    notes[what, "not JSON"] += 1
-                    continue
-                if isinstance(item, dict) and not wanted(item):
-                    continue
-                if not isinstance(item, dict) or not isinstance(item.get("text"), str):
-                    notes[what, "without text"] += 1
-                elif reason := flaw(item["text"]):
-                    notes[what, reason] += 1
-                else:
-                    yield number, {**item, "text": clean(item["text"])}
+            yield from json_objects(lines, what, notes, wanted, key)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path} is damaged ({error}); fetch it again") from None
+
+
+def json_objects(
+    lines: Iterable[bytes],
+    what: str,
+    notes: Notes,
+    wanted: Callable[[dict], bool] = lambda item: True,
+    key: str = "text",
+) -> Iterator[tuple[int, dict]]:
+    """`json_lines` of lines that are at hand."""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            notes[what, "blank"] += 1
+            continue
+        try:
+            item = json.loads(line.decode("utf-8-sig"))
+        except UnicodeDecodeError:
+            notes[what, "not UTF-8"] += 1
+            continue
+        except (ValueError, RecursionError):
+            notes[what, "not JSON"] += 1
+            continue
+        if isinstance(item, dict) and not wanted(item):
+            continue
+        if not isinstance(item, dict) or not isinstance(item.get(key), str):
+            notes[what, "without text"] += 1
+        elif reason := flaw(item[key]):
+            notes[what, reason] += 1
+        else:
+            yield number, {**item, "text": clean(item[key])}
 
 
 def _file(path: Path, name: str, notes: Notes) -> Iterator[Part]:
@@ -278,7 +291,7 @@ def clean(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _joined(parts: list[Part]) -> str:
+def joined(parts: list[Part]) -> str:
     """One text of a document's files; each begins on a line of its own."""
     ended = [text if text.endswith("\n") else text + "\n" for _, text in parts[:-1]]
     return "".join([*ended, *(text for _, text in parts[-1:])])

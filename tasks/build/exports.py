@@ -1,0 +1,63 @@
+"""GitHub's public data set as BigQuery exports it: files of JSON lines, one a file of a repository.
+
+A line has repo_name, path, content and, if the query joined it, license. Rows of a repository have to be neighbours:
+
+    SELECT f.repo_name, f.path, l.license, c.content
+    FROM `bigquery-public-data.github_repos.files` f
+    JOIN `bigquery-public-data.github_repos.contents` c USING (id)
+    JOIN `bigquery-public-data.github_repos.licenses` l USING (repo_name)
+    WHERE REGEXP_CONTAINS(f.path, r'(\\.(c|h|cc|cpp|cxx|hh|hpp|hxx|java|py|go|ts|tsx)|LICEN[CS]E[^/]*|COPYING[^/]*)$')
+    ORDER BY f.repo_name, f.path
+
+An export is cut into files anywhere. So that each can be read alone, a repository belongs to the file that holds the
+row before its first one, and the very first to the first file: a reader leaves out what its file begins with, and reads
+on into the next files to the end of what begins there.
+"""
+
+import gzip
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tasks.build.source import Notes
+from tasks.texts import json_lines
+
+SUFFIXES = (".json", ".json.gz")
+
+
+def is_export(path: Path) -> bool:
+    """Whether a file's first line is a row of an export."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
+            first = json.loads(lines.readline(2**26))
+    except (OSError, EOFError, ValueError, RecursionError):
+        return False
+    return isinstance(first, dict) and "repo_name" in first and "content" in first
+
+
+def repositories(place: Path, notes: Notes) -> Iterator[tuple[str, Iterator[dict[str, Any]]]]:
+    """(name, rows) of each repository that belongs to a file of an export; a row's content is its 'text'.
+
+    The rows of one have to be read before the next.
+    """
+    files = [path for path in sorted(place.parent.iterdir()) if path.name.endswith(SUFFIXES)]
+    number = files.index(place)
+    grouped = itertools.groupby(_rows(files[number:], notes), key=lambda row: row[2]["repo_name"])
+    for count, (name, rows) in enumerate(grouped):
+        file, is_first, row = next(rows)
+        if number == 0 if count == 0 else file == 0 or is_first:
+            yield name, itertools.chain([row], (row for _, _, row in rows))
+        if file:
+            return
+
+
+def _rows(files: list[Path], notes: Notes) -> Iterator[tuple[int, bool, dict[str, Any]]]:
+    """(number of the file, whether it is its first, row); what is no row is noted for the first file only."""
+    for number, path in enumerate(files):
+        lines = json_lines(path, "files", Counter() if number else notes, key="content")
+        rows = (row for _, row in lines if isinstance(row.get("repo_name"), str))
+        for count, row in enumerate(rows):
+            yield number, count == 0, row
