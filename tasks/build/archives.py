@@ -172,14 +172,22 @@ class Flow:
         """The next `size` bytes; fewer where the stream ends."""
         parts, left = [self._ahead[:size]], size - len(self._ahead[:size])
         self._ahead = self._ahead[size:]
-        # read1 gives what there is before a fault, where read would lose it.
         while left and (part := self._stream.read1(min(left, CHUNK))):
             parts.append(part)
             left -= len(part)
-        self._at += size - left
+        self._count(size - left)
+        return b"".join(parts)
+
+    def some(self) -> bytes:
+        """What comes next, some of it: `take` would lose what comes just before a fault. Empty at the end."""
+        part, self._ahead = self._ahead or self._stream.read1(CHUNK), b""
+        self._count(len(part))
+        return part
+
+    def _count(self, size: int) -> None:
+        self._at += size
         if self._at > self._most:
             raise TooFar
-        return b"".join(parts)
 
     def peek(self, size: int) -> bytes:
         """The next bytes, which stay."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tasks.build.archives import BLOCK, CHUNK, MEBI, Flow, Limit, expanded, guarded
+from tasks.build.archives import BLOCK, MEBI, Flow, Limit, expanded, guarded
 from tasks.build.source import Notes
 
 LINE = 64 * MEBI  # bytes of the longest that is read
@@ -41,7 +41,7 @@ def _split(flow: Flow, notes: Notes, what: str, most: int) -> Iterator[bytes]:
         notes[what, f"over {most // MEBI} MiB"] += 1
         return b""
 
-    while chunk := flow.take(CHUNK):
+    while chunk := flow.some():
         for number, piece in enumerate(chunk.split(b"\n")):
             if number:
                 yield line()
