@@ -3,6 +3,8 @@
 import contextlib
 import functools
 import logging
+import shlex
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -11,9 +13,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tasks.task import DataError
-
-# Beam's own choice for one machine may fetch a runner written in Go; this one is in the package.
-LOCAL = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 
 
 class Watch(Protocol):
@@ -41,37 +40,43 @@ class Workers:
         """Calls a function of each element, on the workers, in no particular order."""
         if not elements:
             return
-        beam, options = library()
-        with beam.Pipeline(options=options(list(self.options) or self._here(len(elements)))) as pipeline:
+        beam = library()
+        runner, options = (None, self.options) if self.options else _here(min(self.count, len(elements)))
+        with beam.Pipeline(runner, beam.pipeline.PipelineOptions(list(options))) as pipeline:
             pipeline | beam.Create(list(elements)) | beam.Reshuffle() | beam.Map(function)
 
-    def _here(self, elements: int) -> list[str]:
-        """Beam's options for processes of this machine; one is this process itself."""
-        count = min(self.count, elements)
-        return [
-            f"--runner={LOCAL}",
-            f"--direct_running_mode={'multi_processing' if count > 1 else 'in_memory'}",
-            f"--direct_num_workers={count}",
-            "--default_sdk_harness_log_level=ERROR",
-        ]
+
+def _here(count: int):
+    """(Beam's runner on this machine, its options): this process itself for one worker, else so many others.
+
+    Named as 'DirectRunner' it would first try another one, written in Go, which it fetches.
+    """
+    from apache_beam.runners.portability.fn_api_runner import fn_runner
+    from apache_beam.transforms.environments import SubprocessSDKEnvironment
+
+    if count == 1:
+        return fn_runner.FnApiRunner(), ()
+    # Beam would start its own module, which begins by talking; and it takes an environment for a mistake.
+    logging.getLogger(fn_runner.__name__).setLevel(logging.ERROR)
+    others = SubprocessSDKEnvironment.from_command_string(f"{shlex.quote(sys.executable)} -m {__name__}")
+    return fn_runner.FnApiRunner(default_environment=others), (f"--direct_num_workers={count}",)
 
 
 @functools.cache
 def library():
-    """(apache_beam, its PipelineOptions), without what importing them says about things that nothing here needs."""
+    """apache_beam, without what importing it says about things that nothing here needs."""
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import apache_beam as beam
-            from apache_beam.options.pipeline_options import PipelineOptions
     except ImportError:
         raise DataError(
             "building a corpus needs Apache Beam: python -m pip install --no-deps -r requirements/beam.txt"
         ) from None
     finally:
         logging.disable(logging.NOTSET)
-    return beam, PipelineOptions
+    return beam
 
 
 @contextlib.contextmanager
@@ -96,3 +101,16 @@ def watched(stage: str, sizes: dict[Path, int], watch: Watch, pause: float = 0.3
         stop.set()
         thread.join()
         look()
+
+
+def main() -> None:
+    """One of several workers on this machine: told by its environment who has work for it."""
+    library()
+    logging.disable(logging.WARNING)
+    from apache_beam.runners.worker import sdk_worker_main
+
+    sdk_worker_main.main([])
+
+
+if __name__ == "__main__":
+    main()
