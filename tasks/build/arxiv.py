@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from tasks.build import folders
-from tasks.build.archives import MEBI, Limit, members
+from tasks.build.archives import members
+from tasks.build.flow import MEBI, Limit
 from tasks.build.paper import ENDINGS
 from tasks.build.snapshot import Snapshot, snapshot
 from tasks.build.source import Document, Notes, Unit, option
@@ -85,7 +86,7 @@ class Arxiv:
                     source=f"arXiv:{number}{version}" if number else name,
                     group=f"arXiv:{number}" if number else "",
                     parts=parts,
-                    split=next((split for split in SPLITS if unit.name.startswith(f"{split}/")), ""),
+                    split=next((part for part in unit.name.split("/")[:-1] if part in SPLITS), ""),
                 )
 
     def _known(self) -> Snapshot | None:
@@ -105,26 +106,26 @@ def _units(top: Path, path: str, notes: Notes) -> Iterator[Unit]:
         if entry.name.startswith("."):
             notes["entries", "hidden"] += 1
         elif entry.is_dir():
-            inside = [file for file, _ in folders.files(entry.path, Counter())]
-            if not any(file.lower().endswith(ENDINGS) for file in inside) and any(map(_packed, inside)):
+            inside = list(folders.files(entry.path, Counter()))
+            if any(_ends(file, ARCHIVES) for file, _ in inside) and not any(_ends(file, ENDINGS) for file, _ in inside):
                 yield from _units(Path(entry), name, notes)
             else:
-                yield Unit(name, entry.path)
-        elif entry.is_file() and entry.name.lower().endswith(PAPERS):
-            yield Unit(name, entry.path, entry.stat().st_size)
+                yield Unit(name, entry.path, sum(folders.size(file) for _, file in inside))
+        elif entry.is_file() and _ends(name, PAPERS):
+            yield Unit(name, entry.path, folders.size(entry.path))
         else:
             notes["files", "beside the papers"] += 1
 
 
-def _packed(name: str) -> bool:
-    return name.lower().endswith(ARCHIVES)
+def _ends(name: str, endings: tuple[str, ...]) -> bool:
+    return name.lower().endswith(endings)
 
 
 def _papers(unit: Unit, notes: Notes) -> Iterator[tuple[str, Callable[[Notes, bool], tuple[str, int] | None]]]:
     """(name, what reads it) of each paper of a unit."""
     if os.path.isdir(unit.place):
         yield unit.name, partial(of_folder, unit.place)
-    elif unit.name.lower().endswith(".tar") and _is_bulk(unit.place):
+    elif _ends(unit.name, (".tar",)) and _is_bulk(unit.place):
         for name, data in members(unit.place, notes, BULK):
             yield f"{unit.name}/{name}", partial(of_file, name, data)
     elif (data := folders.content(unit.place, notes, SUBMISSION)) is None:
@@ -136,7 +137,7 @@ def _papers(unit: Unit, notes: Notes) -> Iterator[tuple[str, Callable[[Notes, bo
 def _is_bulk(place: str) -> bool:
     """Whether a tar holds submissions: its first file is called as one. (A submission holds files of other names.)"""
     first, _ = next(members(place, Counter()), ("", b""))
-    return _FILE.fullmatch(first) is not None and first.lower().endswith(PAPERS)
+    return _FILE.fullmatch(first) is not None and _ends(first, PAPERS)
 
 
 def _number(name: str) -> tuple[str, str]:
@@ -150,6 +151,6 @@ def _number(name: str) -> tuple[str, str]:
 
 def _stem(name: str) -> str:
     """The path without the endings of an archive or of TeX."""
-    while name.lower().endswith(PAPERS):
+    while _ends(name, PAPERS):
         name = name.rpartition(".")[0]
     return name

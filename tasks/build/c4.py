@@ -58,7 +58,7 @@ class C4:
             notes["files", "beside C4's own"] += len(found) - len(shards)
         if not found:
             raise DataError(f"c4_4k: {path} holds no {', '.join(ENDINGS)} file. {ORIGIN}")
-        return sorted(Unit(name, place, Path(place).stat().st_size) for name, place in shards or found)
+        return sorted(Unit(name, place, folders.size(place)) for name, place in shards or found)
 
     def read(self, unit: Unit, notes: Notes) -> Iterator[Document]:
         words = _codec(self.vocabulary)

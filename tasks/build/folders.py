@@ -37,6 +37,14 @@ def _entries(place: str, notes: Notes) -> list[os.DirEntry[str]]:
         return []
 
 
+def size(place: str) -> int:
+    """Bytes of a file, or 0 if nothing can be told of it."""
+    try:
+        return os.stat(place).st_size
+    except OSError:
+        return 0
+
+
 def content(place: str, notes: Notes, most: int) -> bytes | None:
     """The bytes of a file; None, which is noted, if it cannot be read, is gone by now or has more than `most`."""
     try:

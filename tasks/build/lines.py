@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tasks.build.archives import BLOCK, MEBI, Flow, Limit, expanded, guarded
+from tasks.build.flow import MEBI, Flow, Limit, expanded, guarded
 from tasks.build.source import Notes
 
 LINE = 64 * MEBI  # bytes of the longest that is read
@@ -13,7 +13,7 @@ def lines(place: str, notes: Notes, what: str = "lines", most: int = LINE) -> It
     """Each line of a file, without its LF, the only line end; compression shows in the first bytes, not in the name.
 
     Lines over `most` bytes are noted under `what` and come empty, so that counting lines stays right. A file that is
-    damaged or expands too far (`tasks.build.archives`) is read up to there, but for the line that breaks off, and
+    damaged or expands too far (`tasks.build.flow`) is read up to there, but for the line that breaks off, and
     noted; so is a file without lines, and one that cannot be opened.
     """
     yield from guarded(_opened(place, notes, what, most), notes)
@@ -23,7 +23,7 @@ def _opened(place: str, notes: Notes, what: str, most: int) -> Iterator[bytes]:
     with open(place, "rb") as raw:
         size = raw.seek(0, 2)
         raw.seek(0)
-        head = raw.read(BLOCK)
+        head = raw.read(8)
         raw.seek(0)
         flow = Flow(expanded(raw, head) or raw, FILE.of(size))
         yield from _split(flow, notes, what, most)

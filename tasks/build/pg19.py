@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tasks.build import folders, tfds
-from tasks.build.archives import MEBI
+from tasks.build.flow import MEBI
 from tasks.build.source import Document, Notes, Unit, option
 from tasks.build.text import decode
 from tasks.corpora import BOOKS
@@ -76,7 +76,7 @@ class PG19:
 def _books(top: Path, split: str, notes: Notes) -> Iterator[Unit]:
     for name, place in folders.files(str(top), notes):
         if name.endswith(".txt"):
-            yield Unit(f"{split}/{name}" if split else name, place, Path(place).stat().st_size)
+            yield Unit(f"{split}/{name}" if split else name, place, folders.size(place))
         else:
             notes["files", "beside the books"] += 1
 

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tasks.build import folders
-from tasks.build.archives import MEBI, NO_ARCHIVE, Limit, broken, members
+from tasks.build.archives import NO_ARCHIVE, broken, members
+from tasks.build.flow import MEBI, Limit
 from tasks.build.paper import ENDINGS, Readme, one_text, readme
 from tasks.build.source import Notes
 from tasks.build.tex import without_comments
