@@ -17,6 +17,8 @@ from tasks.task import DataError
 # One array (the whole corpus, still to be split) or three (train, validation, test): uint8 [n] each.
 Parts = tuple[np.ndarray, ...]
 
+ZIPPED_AT_MOST = 1 << 30  # bytes of a member of a zip, which is read into memory
+
 PART_FILES = ("train.txt", "valid.txt", "test.txt")
 
 
@@ -91,6 +93,8 @@ def _read_zip(files: tuple[Path, ...], name: str) -> Parts:
             if name not in members:
                 held = ", ".join(members[:5]) or "nothing"
                 raise DataError(f"{name}: {file} has no member called {name} (it holds {held})")
+            if (size := archive.getinfo(name).file_size) > ZIPPED_AT_MOST:
+                raise DataError(f"{name}: {file} would expand to {size:,} bytes; unpack it if that is meant")
             return (np.frombuffer(archive.read(name), np.uint8),)
     # zipfile reports damage, encryption and unknown compression through all of these.
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
