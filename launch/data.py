@@ -1,12 +1,28 @@
-"""``repro data``: what has to be made of a task's data before a run. So far: its vocabulary."""
+"""`repro data`: what has to be made of data before a run, and what there is of it."""
 
 from launch import composition as files
+from launch import data_build, data_corpus
 from launch.errors import ConfigError
+
+COMMANDS = {
+    "build": (data_build.add_arguments, data_build.run, "build a corpus from its sources"),
+    "stats": (data_corpus.add_stats, data_corpus.stats, "counts and lengths of a built corpus, and a picture"),
+    "verify": (data_corpus.add_verify, data_corpus.verify, "check a built corpus against its manifest"),
+    "show": (data_corpus.add_show, data_corpus.show, "a document of a built corpus as the model sees it"),
+}
 
 
 def add_arguments(parser):
     """Adds the subcommands of ``repro data`` to its parser."""
     commands = parser.add_subparsers(title="commands", required=True, metavar="WHAT")
+    for name, (add, run, help) in COMMANDS.items():
+        sub = commands.add_parser(name, help=help, description=run.__doc__)
+        add(sub)
+        sub.set_defaults(command=run)
+    _add_vocabulary(commands)
+
+
+def _add_vocabulary(commands):
     vocab = commands.add_parser("vocab", help="train a subword vocabulary on a task's training texts",
                                 description=make_vocabulary.__doc__)  # fmt: skip
     vocab.add_argument("--task", required=True, metavar="NAME", help="a task of configs/tasks, such as wmt14")

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds .venv from requirements/cpu.txt, or finds it in place (a tenth of a second). make calls it before each target.
+# Builds .venv from requirements/cpu.txt and beam.txt, or finds it in place (a tenth of a second). make calls it before each target.
 # PYTHON names the interpreter; without it the first that fits is taken.
 #
 # What is in place is judged by contents, not by times: a fresh checkout of the same pins keeps the environment, a
@@ -8,7 +8,7 @@ set -eu
 cd "$(dirname "$0")/.."
 unset PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH # without .pyc files TensorFlow takes half a minute to import
 venv=.venv
-pins="$(pwd) $(cksum <requirements/cpu.txt)"
+pins="$(pwd) $(cat requirements/cpu.txt requirements/beam.txt | cksum)"
 project=$(cksum <pyproject.toml)
 
 stop() {
@@ -93,7 +93,7 @@ if ! in_place; then
   echo "building $venv with $("$python" --version): about 0.6 GB of packages, one to three minutes"
   rm -rf $venv
   "$python" -m venv $venv || stop "$python could not make $venv, as it says above"
-  install -r requirements/cpu.txt
+  install -r requirements/cpu.txt -r requirements/beam.txt
   echo "$pins" >$venv/.pins
 fi
 if [ "$(cat $venv/.project 2>/dev/null)" != "$project" ]; then

@@ -7,7 +7,7 @@ import numpy as np
 
 from tasks.subwords import UNKNOWN, load
 from tasks.task import DataError, check_integer
-from tasks.vocabularies import BYTE_IDS, byte_ids, bytes_of
+from tasks.vocabularies import BYTE_IDS, BYTE_OFFSET, byte_ids, bytes_of
 
 UNMADE = (
     "no vocabulary was given; set `vocabulary` to 'bytes' (258 ids), or to a SentencePiece model, which "
@@ -31,6 +31,10 @@ class Codec(Protocol):
         """The text of ids [t]; bytes that are no text become U+FFFD."""
         ...
 
+    def pieces(self, ids: np.ndarray) -> list[str]:
+        """How each of the ids [t] is written, for people to read."""
+        ...
+
 
 class Bytes:
     """UTF-8 bytes, byte b as id b + 2 (`tasks.vocabularies`). Nothing is lost."""
@@ -43,6 +47,10 @@ class Bytes:
 
     def decode(self, ids: np.ndarray) -> str:
         return bytes_of(ids).decode(errors="replace")
+
+    def pieces(self, ids: np.ndarray) -> list[str]:
+        bytes_ = [int(one) - BYTE_OFFSET for one in ids]
+        return [chr(one) if 32 <= one < 127 else f"<0x{one:02X}>" if one >= 0 else "<pad>" for one in bytes_]
 
 
 class Pieces:
@@ -63,6 +71,9 @@ class Pieces:
     def decode(self, ids: np.ndarray) -> str:
         return self._words.decode(ids)
 
+    def pieces(self, ids: np.ndarray) -> list[str]:
+        return self._words.pieces(ids)
+
 
 class Unmade:
     """A vocabulary of which only the number of ids is known: enough to build a model, not to read texts."""
@@ -77,7 +88,10 @@ class Unmade:
         raise DataError(UNMADE)
 
     def decode(self, ids: np.ndarray) -> str:
-        return " ".join(str(int(one)) for one in ids)
+        return " ".join(self.pieces(ids))
+
+    def pieces(self, ids: np.ndarray) -> list[str]:
+        return [str(int(one)) for one in ids]
 
 
 def codec(vocabulary: str | None, ids: int | None = None) -> Codec:

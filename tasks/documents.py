@@ -97,6 +97,17 @@ class DocumentTask(Task):
         """The texts of a split: what a vocabulary is made of."""
         return self.source.texts(split)
 
+    def row(self, split: str, document: int, start: int) -> Batch:
+        """The features [l] of the segment of a document that begins at token `start`; 'document_start' has shape []."""
+        batch = {name: values[0] for name, values in self.specimen().items()}
+        before = max(start - 1, 0)
+        tokens = self.source.tokens(split, document, before, start + self.length)
+        weights = self.source.weights(split, document, start, start + self.length)
+        part = segment(tokens[start - before :], weights, tokens[: start - before], self.predict_first)
+        for name, values in part.items():
+            batch[name][: len(values)] = values
+        return {**batch, "document_start": np.int32(start == 0)}
+
     def register(self):
         """The seqio Task of this name: its examples are segments, one document after another."""
         from tasks.segments import register_documents
@@ -153,14 +164,8 @@ class DocumentFeed(Feed):
         """The batch of one segment for each document [b] from its offset [b] on."""
         batch = self.task.specimen(len(document))
         for row in np.flatnonzero(document != FREE):
-            number, start = int(document[row]), int(offset[row])
-            before = max(start - 1, 0)
-            tokens = self.task.source.tokens(self.split, number, before, start + self.task.length)
-            weights = self.task.source.weights(self.split, number, start, start + self.task.length)
-            part = segment(tokens[start - before :], weights, tokens[: start - before], self.task.predict_first)
-            for name, values in part.items():
-                batch[name][row, : len(values)] = values
-            batch["document_start"][row] = start == 0
+            for name, values in self.task.row(self.split, int(document[row]), int(offset[row])).items():
+                batch[name][row] = values
         return batch
 
     def state(self) -> str:

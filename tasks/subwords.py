@@ -56,6 +56,10 @@ class Subwords:
             text += [one] * (one != PAD)
         return self._model.decode(text)
 
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """How each id is written in the model: blanks as '▁', bytes as '<0x0A>'."""
+        return [self._model.id_to_piece(int(one)) for one in ids]
+
 
 def load(path: str) -> Subwords:
     """The model at `path`. DataError if it is none, or not the one that its fingerprint beside it tells of."""

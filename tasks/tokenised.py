@@ -119,7 +119,7 @@ def tokenise(texts: Texts, split: str, codec: Codec, least: int, name: str, fold
 
 def told(notes: Notes) -> str:
     """One line of counts by (what, reason): '1 document empty, 2 files not UTF-8 left out; 5 files read as Latin-1'."""
-    kept = {key: count for key, count in notes.items() if key[1].startswith("read as")}
+    kept = {key: count for key, count in notes.items() if key[1].startswith(("read as", "kept"))}
     lost = {key: count for key, count in notes.items() if key not in kept}
 
     def line(some: dict[tuple[str, str], int]) -> str:

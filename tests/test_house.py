@@ -22,7 +22,7 @@ ALSO = {
 }
 # Optional modules of bench.txt, which need not be installed here -> their packages.
 EXTRAS = {"faiss": "faiss-cpu", "scann": "scann"}
-HEAVY = ("tensorflow", "tensorflow_datasets", "tensorflow_text", "seqio", "t5", "clu")
+HEAVY = ("tensorflow", "tensorflow_datasets", "tensorflow_text", "seqio", "t5", "clu", "apache_beam")
 
 
 def imports(path):
@@ -126,7 +126,7 @@ def test_looking_things_up_needs_neither_jax_nor_tensorflow(words):
 
 
 def test_every_package_that_we_import_is_pinned():
-    pinned = versions("cpu.txt") | versions("bench.txt")
+    pinned = versions("cpu.txt") | versions("beam.txt") | versions("bench.txt")
     providers = metadata.packages_distributions() | {module: [package] for module, package in EXTRAS.items()}
     for package in MAY_IMPORT:
         for path in sources(package):
@@ -163,7 +163,7 @@ def test_pin_files_agree():
 def test_installed_versions_are_the_pinned_ones():
     wanted = {
         canonicalize_name(one.name): str(one.specifier)[2:]
-        for one in requirements("cpu.txt")
+        for one in (*requirements("cpu.txt"), *requirements("beam.txt"))
         if one.marker is None or one.marker.evaluate()
     }
     present = {canonicalize_name(one.metadata["Name"]): one.version for one in metadata.distributions()}
