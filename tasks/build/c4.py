@@ -33,7 +33,7 @@ _SHARD = re.compile(r"(?:.*/)?c4-(train|validation)\.(\d{5})-of-(\d{5})\.json(?:
 class C4:
     """Long web pages."""
 
-    vocabulary: str = option("bytes", "'bytes' or a SentencePiece model, by which pages are measured")
+    vocabulary: str | None = option(None, "'bytes', which None stands for, or a SentencePiece model")
     least: int = option(4096, "tokens that a page must have")
     sample: bool = option(False, "take some of C4's files, or other files of such lines")
 
@@ -97,5 +97,5 @@ def _check_complete(path: str, shards: list[str]) -> None:
 
 
 @functools.lru_cache(maxsize=2)
-def _codec(vocabulary: str) -> Codec:
-    return codec(vocabulary)
+def _codec(vocabulary: str | None) -> Codec:
+    return codec(vocabulary or "bytes")

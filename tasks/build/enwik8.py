@@ -13,6 +13,8 @@ from tasks.build.laidout import Draft, lay_out
 from tasks.bytefiles import PART_FILES
 from tasks.enwik8 import enwik8
 
+OPTIONS = {"sample": "take other bytes than enwik8's"}
+
 
 def build(source: str, out: str, sample: bool = False) -> Path:
     """Returns the folder. DataError for other bytes than enwik8's, unless they are taken as a sample."""

@@ -39,6 +39,7 @@ LIMIT = Limit(member=4096 * MEBI, total=1 << 50)
 ORIGIN = "log in at image-net.org and fetch 'Downsampled image data'; wanted are train_64x64.tar and valid_64x64.tar"
 
 _ARRAY = re.compile(r"(?:train|valid)_64x64\.npz|train_data_batch_\d+\.npz|val_data\.npz")
+OPTIONS = {"sample": "take other pictures than the published ones"}
 
 
 def build(source: str, out: str, sample: bool = False) -> Path:

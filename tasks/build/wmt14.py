@@ -43,6 +43,7 @@ _TEXTS = re.compile(
     rf"(?:{'|'.join(map(re.escape, TRAIN))})\.(?:en|de)|"
     r"newstest2013(?:\.(?:en|de)|-src\.en\.sgm|-ref\.de\.sgm)|newstest2014-deen-(?:src\.en|ref\.de)\.sgm"
 )
+OPTIONS = {"sample": "take other texts than the published ones"}
 
 
 def build(source: str, out: str, sample: bool = False) -> Path:
