@@ -161,7 +161,7 @@ def _zip(raw: BinaryIO, notes: Notes, limit: Limit, most: int, wanted) -> Iterat
     with zipfile.ZipFile(_Bounded(raw)) as archive:  # type: ignore[arg-type]
         for info in archive.infolist():
             kind = S_IFMT(info.external_attr >> 16)
-            if info.is_dir():
+            if info.filename.endswith("/"):
                 continue
             if kind and not S_ISREG(kind):
                 notes["links", "in archives"] += 1
