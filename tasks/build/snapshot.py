@@ -30,7 +30,7 @@ class Snapshot:
     """What is known of the papers of the wanted categories.
 
     licences  id -> SPDX identifier, or '' where the snapshot names none that is known here
-    notes     lines that could not be used
+    notes     lines that name a wanted category, and cannot be used
     """
 
     licences: Mapping[str, str]

@@ -18,7 +18,7 @@ def units(top: Path, dataset: str, name: str) -> list[Unit]:
     files = [(split, file) for place in found for split in SPLITS for file in record_files(place, split)]
     if found and not files:
         raise DataError(f"{name}: {found[0]} holds no TFRecord files; prepare it with file_format tfrecord")
-    return [Unit(f"{split}/{file.name}", str(file), file.stat().st_size) for split, file in files]
+    return sorted(Unit(f"{split}/{file.name}", str(file), file.stat().st_size) for split, file in files)
 
 
 def is_unit(unit: Unit) -> bool:
