@@ -38,6 +38,8 @@ class Model(Transformer):
         'average' (their translation models, with exactly the parameters of a single stream).
     positions: how the learned table begins ('normal', 'sinusoid'), or 'axial', with axial_grid and
         axial_widths, a number per axis (None: proposed by `positions`), or 'fixed': sinusoids, not learned.
+    tokens: how the table of ids and the head begin: 'normal' (the head Glorot's), or 'sinusoid' where ids are
+        quantities such as intensities, so that neighbouring ids begin alike.
     token_stddev, position_stddev: initial size of the embedding's two parts.
     activation: of the feed-forward layers, 'relu' or 'gelu'.
     dropout: on the embedding and on the output of each sublayer, in training; shared_dropout uses
@@ -63,6 +65,7 @@ class Model(Transformer):
     positions: str = "normal"
     axial_grid: tuple[int, ...] | None = None
     axial_widths: tuple[int, ...] | None = None
+    tokens: str = "normal"
     token_stddev: float = 0.02
     position_stddev: float | None = 0.02
     activation: str = "relu"

@@ -24,6 +24,7 @@ class Transformer:
     """
 
     swappable = True  # parameters may lie in the host's memory, see `swapping`
+    tokens = "normal"  # how the table of ids begins, see `Model`
 
     def _check(self):
         """Raises unless the settings that both models have fit each other. Lists become tuples."""
@@ -34,6 +35,7 @@ class Transformer:
                 checks.positive(name, getattr(self, name))
         checks.choice("residual", self.residual, RESIDUALS)
         checks.choice("positions", self.positions, positions.KINDS)
+        checks.choice("tokens", self.tokens, ("normal", "sinusoid"))
         checks.choice("activation", self.activation, tuple(ACTIVATIONS))
         checks.choice("dtype", self.dtype, DTYPES)
         checks.rate("dropout", self.dropout)
@@ -128,7 +130,7 @@ class Embedding(nn.Module):
                 f"the batch has {length} positions but the model has a table of {m.length};"
                 f" build it with length={length} or cut the batch"
             )
-        table = self.param("tokens", nn.initializers.normal(m.token_stddev), (m.vocabulary, m.width))
+        table = self.param("tokens", positions.initial(m.tokens, m.token_stddev), (m.vocabulary, m.width))
         begin = positions.initial(m.positions, m.position_stddev)
         if m.positions == "fixed":
             rows = positions.sinusoids(length, m.width) if at is None else positions.sinusoids_at(at, m.width)
@@ -139,6 +141,15 @@ class Embedding(nn.Module):
             rows = self.param("positions", begin, (m.length, m.width))
             rows = rows[:length] if at is None else rows[at]
         return table[tokens] + (rows[None] if at is None else rows)
+
+
+def alike(key, shape, dtype=jnp.float32):
+    """Initialiser of a head [e,v] in which neighbouring ids have similar columns, as large as Glorot's."""
+    width, vocabulary = shape
+    # Unit vectors whose products fall with the distance of two ids, turned at random.
+    ids = positions.initial("sinusoid", width**-0.5)(key, (vocabulary, width))
+    turn = nn.initializers.orthogonal((2 * width / (width + vocabulary)) ** 0.5)(key, (width, width))
+    return (turn @ ids.T).astype(dtype)
 
 
 class Head(nn.Module):
@@ -155,6 +166,7 @@ class Head(nn.Module):
         if m.tie_output:
             table = jnp.zeros((m.vocabulary, m.width)) if tied is None else tied
         else:
-            table = self.param("out", nn.initializers.glorot_uniform(), (m.merged_width, m.vocabulary)).T
+            begin = alike if m.tokens == "sinusoid" else nn.initializers.glorot_uniform()
+            table = self.param("out", begin, (m.merged_width, m.vocabulary)).T
         bias = self.param("bias", nn.initializers.zeros, (m.vocabulary,))
         return einsum("ble,ve->blv", x, table.astype(m.dtype)) + bias[None, None]

@@ -177,3 +177,17 @@ def test_wrong_use_is_explained(params):
         Model(5, 8, layers=3, attention=(Full(), Local()))
     with pytest.raises(ValueError, match="dtype is 'float16'"):
         Model(5, 8, dtype="float16")
+
+
+def test_ids_that_are_quantities_begin_alike():
+    """Alike in proportion to their nearness, and the head no larger than Glorot's."""
+    model = Model(vocabulary=64, length=8, width=32, hidden=8, heads=2, tokens="sinusoid", token_stddev=0.5)
+    params = model.init(jax.random.key(0))
+    table, head = np.float64(params["embedding"]["tokens"]), np.float64(params["head"]["out"])
+    np.testing.assert_allclose((table**2).mean(), 0.25, rtol=1e-5)
+    np.testing.assert_allclose((head**2).mean(), 2 / (32 + 64), rtol=1e-5)
+    for rows in (table, head.T):
+        apart = np.linalg.norm(rows[:, None] - rows[None], axis=-1)
+        means = [np.diagonal(apart, distance).mean() for distance in (1, 2, 4)]
+        assert means[0] < means[1] < means[2]
+        assert means[0] < 0.5 * apart[np.triu_indices(64, 16)].mean()
