@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -15,12 +16,12 @@ import pytest
 from stand_ins import Killed, Silent
 
 from launch import composition as files
-from launch import config, devices
+from launch import config, sharding
 from launch.errors import CheckpointError, NonFiniteLoss, RunError, Stopped
 from launch.evaluate import evaluate
 from launch.history import History
 from launch.run import run
-from launch.train import train
+from launch.train import restore_params, train
 
 ROW = "reformer/table2/lsh2"
 
@@ -88,7 +89,7 @@ def test_devices_sharding_and_micro_batches_give_one_result(tmp_path, monkeypatc
     # Exact attention: micro-batches would draw other rotations. LSH on eight devices is in the next test.
     model = config.build(files.compose("reformer/table2/full", "tiny")).model
     changes = {"batch_size": 8, "steps": 3, "evaluations": {}, "model": model}
-    assert devices.mesh_for(8).size == 8
+    assert sharding.Sharding().mesh(8).size == 8
     many = trained(tmp_path / "many", **changes)
     sharded = trained(tmp_path / "sharded", sharding="fsdp", **changes)
     # Under fsdp some parameter must really be spread, or this would test nothing.
@@ -250,7 +251,7 @@ def test_evaluation_is_the_same_for_any_batch_size_and_device_count():
     for name in ("full", "lsh2"):
         results = []
         for size, count in ((1, 1), (8, 8), (3, 2)):
-            mesh = devices.mesh_for(count)
+            mesh = sharding.Sharding().mesh(count)
             assert mesh.size == count
             everywhere = jax.device_put(params, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec()))
             chosen = dataclasses.replace(made.evaluations[name], batch_size=size)
@@ -285,34 +286,45 @@ def test_evaluation_against_numpy():
 
 
 @pytest.mark.slow
-def test_sigkill_of_the_real_command_ends_bit_identical(tmp_path):
+@pytest.mark.parametrize("stem", [ROW, "memorizing/acceptance/definitions"])  # the second has caches and a memory
+def test_sigkill_of_the_real_command_ends_bit_identical(tmp_path, stem):
+    """Killed once when something is saved, and then KILLS - 1 times at random moments of a run's life."""
+    overrides = ("STEPS = 60",)
+
     def command(folder):
-        words = ["run", ROW, "--scale", "tiny", "--set", "STEPS = 60"]
+        words = ["run", stem, "--scale", "tiny", "--set", *overrides]
         places = ["--workdir", str(tmp_path / folder), "--records", str(tmp_path / f"records-{folder}")]
         return [sys.executable, "-m", "launch", *words, *places]
 
-    def metrics(folder):
-        (path,) = (tmp_path / folder).rglob("metrics.jsonl")
-        return path.read_text()
+    def found(folder, pattern):
+        return list((tmp_path / folder).rglob(pattern))
 
+    began = time.monotonic()
     subprocess.run(command("whole"), check=True, cwd=files.ROOT, capture_output=True)
-    process = subprocess.Popen(command("killed"), cwd=files.ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 240
-    while time.monotonic() < deadline and process.poll() is None:
-        saved = [p for p in (tmp_path / "killed").rglob("checkpoints/*") if p.name.isdigit()]
-        if saved:
-            break
-        time.sleep(0.02)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL, "the run ended before it could be killed"
-    assert not list((tmp_path / "records-killed").rglob("*.json"))
+    life = time.monotonic() - began
+    dice, killed = random.Random(), 0
+    for number in range(int(os.environ.get("KILLS", "1"))):
+        process = subprocess.Popen(
+            command("killed"), cwd=files.ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        end = time.monotonic() + (dice.uniform(0, life) if number else 240)
+        while time.monotonic() < end and process.poll() is None:
+            if not number and any(path.name.isdigit() for path in found("killed", "checkpoints/*")):
+                break
+            time.sleep(0.02)
+        process.kill()
+        killed += process.wait() == -signal.SIGKILL
+        assert number or killed, "the run ended before it could be killed"
+    print(f"{stem}: killed {killed} times, a whole run takes {life:.1f} s")
     subprocess.run(command("killed"), check=True, cwd=files.ROOT, capture_output=True)
-    assert metrics("whole") == metrics("killed")
-    evaluations = [
-        json.loads(next((tmp_path / f"records-{name}").rglob("*.json")).read_text())["evaluations"]
-        for name in ("whole", "killed")
-    ]
-    assert evaluations[0] == evaluations[1]
+    whole, mended = (found(name, "metrics.jsonl")[0].read_text() for name in ("whole", "killed"))
+    assert whole == mended
+    records = (json.loads(found(f"records-{name}", "*.json")[0].read_text()) for name in ("whole", "killed"))
+    first, second = (record["evaluations"] for record in records)
+    assert first == second
+    chosen = config.build(files.compose(stem, "tiny", 0, overrides))
+    params = (restore_params(chosen, found(name, "metrics.jsonl")[0].parent)[1] for name in ("whole", "killed"))
+    jax.tree.map(np.testing.assert_array_equal, *params)
 
 
 def test_checkpoint_of_another_shape_is_named(tmp_path):
