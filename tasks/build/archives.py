@@ -105,7 +105,7 @@ def _is_tar(block: bytes) -> bool:
     """Whether a tar begins so: its checksum is right. (A tar of nothing begins with zeros, and no text does.)"""
     try:
         tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
-    except tarfile.EOFHeaderError:
+    except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
         return True
     except tarfile.HeaderError:
         return False
@@ -115,7 +115,7 @@ def _is_tar(block: bytes) -> bool:
 def _tar(flow: Flow, notes: Notes, limit: Limit, wanted) -> Iterator[tuple[str, Iterator[bytes]]]:
     archive = tarfile.TarFile(fileobj=flow)  # type: ignore[arg-type]
     while info := archive.next():
-        archive.members.clear()  # it would remember all of them
+        archive.members.clear()  # type: ignore[attr-defined] # it would remember all of them
         if info.isdir():
             continue
         if info.islnk() or info.issym():

@@ -128,10 +128,10 @@ def _papers(unit: Unit, notes: Notes) -> Iterator[tuple[str, Callable[[Notes, bo
     elif _ends(unit.name, (".tar",)) and _is_bulk(unit.place):
         for name, data in members(unit.place, notes, BULK):
             yield f"{unit.name}/{name}", partial(of_file, name, data)
-    elif (data := folders.content(unit.place, notes, SUBMISSION)) is None:
+    elif (packed := folders.content(unit.place, notes, SUBMISSION)) is None:
         notes["papers", "unreadable"] += 1
     else:
-        yield unit.name, partial(of_file, unit.name, data)
+        yield unit.name, partial(of_file, unit.name, packed)
 
 
 def _is_bulk(place: str) -> bool:

@@ -19,8 +19,8 @@ HEADER = MEBI  # a header of a tar that is larger is no honest one
 DICTIONARY = 128 * MEBI  # memory that xz may ask for; its highest level asks for 65 MiB
 
 # What the standard library raises for archives that are damaged, or made to look so.
-FAULTS = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, struct.error)
-FAULTS += (NotImplementedError, RuntimeError, OverflowError)
+FAULTS: tuple[type[Exception], ...] = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error)
+FAULTS += (EOFError, OSError, ValueError, NotImplementedError, RuntimeError, OverflowError, MemoryError)
 T = TypeVar("T")
 
 
@@ -61,7 +61,7 @@ def guarded(found: Iterator[T], notes: Notes) -> Iterator[T]:
             return
         except TooFar:
             fault = "expand too far"
-        except (RecursionError, MemoryError, *FAULTS) as error:
+        except FAULTS as error:  # a RecursionError is a RuntimeError
             # What the system says has a number; bad data, which gzip and bz2 report by the same class, have none.
             fault = "cannot be read" if isinstance(error, OSError) and error.errno else "are damaged"
         else:

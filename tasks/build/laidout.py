@@ -94,7 +94,9 @@ def lay_out(
             fill(draft)
         except DataError:
             raise
-        except (TooFar, *FAULTS) as error:
+        except TooFar:
+            raise DataError(f"{name}: an input expands beyond all bounds; fetch it again") from None
+        except FAULTS as error:
             raise DataError(f"{name}: an input is damaged or cannot be read ({error}); fetch it again") from error
         facts = {"notes": manifest.told(draft.notes), "options": options, "inputs": draft.inputs}
         manifest.write({"identity": identity, "corpus": name, **facts, "versions": manifest.versions()}, folder)

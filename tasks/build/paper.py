@@ -41,7 +41,7 @@ def readme(data: bytes) -> Readme:
     try:
         uses = [(one["filename"], one.get("usage")) for one in json.loads(text)["sources"]]
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
-        uses = [tuple(words) for line in text.splitlines() if len(words := line.split()) == 2]
+        uses = [(words[0], words[1]) for line in text.splitlines() if len(words := line.split()) == 2]
     uses = [(posixpath.normpath(str(file)), use) for file, use in uses]
     return Readme(
         tuple(dict.fromkeys(file for file, use in uses if use in ("toplevel", "toplevelfile"))),

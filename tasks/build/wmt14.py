@@ -104,7 +104,7 @@ def _drop_unfit(draft: Draft) -> None:
     for stem in sorted({file.name.rsplit(".", 1)[0] for file in draft.folder.iterdir()}):
         pair = [draft.folder / f"{stem}.{language}" for language in LANGUAGES]
         if fault := _fault(pair):
-            draft.notes["pairs of files", fault] += 1
+            draft.notes["file pairs", fault] += 1
             for file in pair:
                 file.unlink(missing_ok=True)
     if not any(draft.folder.iterdir()):
