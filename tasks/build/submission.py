@@ -112,7 +112,7 @@ def _text(found: Files, notes: Notes, strip: bool) -> tuple[str, int] | None:
         notes["papers", f"with over {TEXTS // MEBI} MiB of TeX"] += 1
         return None
     texts = {}
-    codec = _codec(found.tex.values())
+    codec = "latin-1" if all(map(_is_utf8, found.tex.values())) else _codec(found.tex.values())
     for name, data in found.tex.items():
         if text := decode(data, notes, otherwise=codec):
             texts[name] = without_comments(text) if strip else text
@@ -124,6 +124,14 @@ def _text(found: Files, notes: Notes, strip: bool) -> tuple[str, int] | None:
         notes["papers", reason or "empty"] += 1
         return None
     return text, parts
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _codec(files: Iterable[bytes]) -> str:
