@@ -61,7 +61,7 @@ class Names:
     """Which file of a document an import means."""
 
     def __init__(self, paths: list[str], sessions: Mapping[str, str]):
-        self.sessions = sessions
+        self.sessions, self.known = sessions, set(sessions.values())
         self.by_path = {path: number for number, path in enumerate(paths)}
         self.by_name: dict[str, list[str]] = {}
         for path in paths:
@@ -81,12 +81,12 @@ class Names:
         session = name.rpartition(".")[0] if "/" not in name else ""
         candidates = self.by_name.get(base_name(name), [])
         if self.sessions:
+            if session and session not in self.known:
+                return None
             own = session or self.sessions.get(importer, "")
             candidates = sorted(
                 candidates, key=lambda path: self.sessions.get(path) != own
             )  # those of the session first
-            if session and candidates and self.sessions.get(candidates[0]) != session:
-                return None
         return self.by_path[candidates[0]] if candidates else None
 
 

@@ -42,6 +42,8 @@ def files(place: str, notes: Notes, wanted: Callable[[str], bool], most: int) ->
         if kind != b"blob" or mode == b"120000":
             notes["links", "in clones"] += 1
         elif wanted(path):
+            if not size.isdigit():
+                raise DamagedClone(f"{path} cannot be read")
             if int(size) > most:
                 notes["files", f"over {most >> 20} MiB"] += 1
             else:

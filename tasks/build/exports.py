@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.build.source import Notes
+from tasks.task import DataError
 from tasks.texts import json_lines
 
 SUFFIXES = (".json", ".json.gz")
@@ -45,19 +46,26 @@ def repositories(place: Path, notes: Notes) -> Iterator[tuple[str, Iterator[dict
     """
     files = [path for path in sorted(place.parent.iterdir()) if path.name.endswith(SUFFIXES)]
     number = files.index(place)
-    grouped = itertools.groupby(_rows(files[number:], notes), key=lambda row: row[2]["repo_name"])
+    grouped = itertools.groupby(_rows(files[number:], notes), key=lambda row: row[1]["repo_name"])
     for count, (name, rows) in enumerate(grouped):
-        file, is_first, row = next(rows)
-        if number == 0 if count == 0 else file == 0 or is_first:
-            yield name, itertools.chain([row], (row for _, _, row in rows))
-        if file:
+        beyond, row = next(rows)
+        if number == 0 if count == 0 else beyond < 2:
+            yield name, itertools.chain([row], (row for _, row in rows))
+        if beyond:
             return
 
 
-def _rows(files: list[Path], notes: Notes) -> Iterator[tuple[int, bool, dict[str, Any]]]:
-    """(number of the file, whether it is its first, row); what is no row is noted for the first file only."""
+def _rows(files: list[Path], notes: Notes) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(how many rows behind the first file, 0 in it; row). What is no row is noted for the first file only."""
+    beyond = 0
     for number, path in enumerate(files):
-        lines = json_lines(path, "files", Counter() if number else notes, key="content")
-        rows = (row for _, row in lines if isinstance(row.get("repo_name"), str))
-        for count, row in enumerate(rows):
-            yield number, count == 0, row
+        own = Counter() if number else notes
+        try:
+            for _, row in json_lines(path, "files", own, key="content"):
+                if isinstance(row.get("repo_name"), str):
+                    beyond += number > 0
+                    yield beyond, row
+                else:
+                    own["files", "without a repository"] += 1
+        except DataError:  # of a compressed file that breaks off
+            own["archives", "kept up to where they are damaged"] += 1

@@ -17,6 +17,7 @@ import functools
 import os
 import posixpath
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -177,7 +178,7 @@ def _parents_first(sessions: list[roots.Session]) -> list[roots.Session]:
 
 def _theories(unit: Unit, notes: Notes) -> Iterator[tuple[str, str]]:
     """(path, text) of the theories of an entry; folders below that have a ROOT file are entries of their own."""
-    listed = list(folders.files(unit.place, notes))
+    listed = list(folders.files(unit.place, Counter()))  # what is no file was noted when units were looked for
     inner = tuple(f"{name[:-4]}" for name, _ in listed if name.endswith("/ROOT"))
     for name, place in listed:
         if name == "ROOT" or (inner and name.startswith(inner)):

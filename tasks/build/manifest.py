@@ -142,4 +142,5 @@ def documents(folder: Path, manifest: dict[str, Any], split: str) -> Iterator[di
 
 
 def _line(values: dict[str, Any]) -> bytes:
-    return (json.dumps(values, ensure_ascii=False) + "\n").encode()
+    # Names of units that are no UTF-8 hold half surrogates, which JSON can only escape.
+    return (json.dumps(values, ensure_ascii=False) + "\n").encode(errors="backslashreplace")

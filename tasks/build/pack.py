@@ -32,11 +32,11 @@ class File:
         return sum(length for _, _, length in self.runs)
 
 
-def files(corpus: str, split: str, members: list[tuple[int, Entry]], most: int = FILE_BYTES) -> list[File]:
-    """A split as record files of about `most` bytes, none of which is empty."""
+def files(corpus: str, split: str, members: list[tuple[int, Entry]]) -> list[File]:
+    """A split as record files of about FILE_BYTES, none of which is empty."""
     cuts, size = [0], 0
     for number, (_, entry) in enumerate(members):
-        if size and size + entry.length > most:
+        if size and size + entry.length > FILE_BYTES:
             cuts.append(number)
             size = 0
         size += entry.length
@@ -63,10 +63,7 @@ def _runs(members: list[tuple[int, Entry]]) -> Iterator[tuple[int, int, int]]:
 
 
 def pack(file: File, parts: Path, folder: Path) -> None:
-    """Writes a record file, unless it is there already, and its checksum beside the parts. Runs on a worker."""
-    told = parts / f"{file.name}.sha256"
-    if told.exists():
-        return
+    """Writes a record file, and then its checksum beside the parts. Runs on a worker."""
     digest = hashlib.sha256()
     with whole(folder / file.name) as out:
         for part, offset, length in file.runs:
@@ -79,12 +76,17 @@ def pack(file: File, parts: Path, folder: Path) -> None:
                     out.write(data)
                     digest.update(data)
                     length -= len(data)
-    with whole(told) as out:
+    with whole(_told(file, parts)) as out:
         out.write(digest.hexdigest().encode())
 
 
-def checksum(file: File, parts: Path) -> str:
-    return (parts / f"{file.name}.sha256").read_text()
+def done(file: File, parts: Path) -> bool:
+    """Whether a record file is written already."""
+    return _told(file, parts).exists()
+
+
+def _told(file: File, parts: Path) -> Path:
+    return parts / f"{file.name}.sha256"
 
 
 def describe(corpus: str, splits: dict[str, list[File]], features: tuple[str, ...], folder: Path) -> None:

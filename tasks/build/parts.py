@@ -101,12 +101,10 @@ def facts(folder: Path, number: int) -> tuple[list[Entry], Notes]:
 
 
 def build_part(source: Source, shard: Shard, folder: Path, features: tuple[str, str], vocabulary: str | None) -> None:
-    """Reads a shard into its part file, unless that is whole already. Runs on a worker.
+    """Reads a shard into its part file. Runs on a worker.
 
     features  names of the features that hold a document's text and its name
     """
-    if facts_file(folder, shard.number).exists():
-        return
     notes: Notes = Counter()
     words = codec(vocabulary) if vocabulary else None
     entries, place = [], 0

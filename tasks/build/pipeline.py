@@ -160,7 +160,7 @@ def _second_pass(
     files = {split: pack.files(job.source.name, split, members) for split, members in planned.splits.items()}
     every = [file for some in files.values() for file in some]
     with watched("writing", {ready / file.name: file.size for file in every}, watch):
-        workers.map(partial(_pack, str(parts), str(ready)), every)
+        workers.map(partial(_pack, str(parts), str(ready)), [file for file in every if not pack.done(file, parts)])
     return files
 
 

@@ -4,14 +4,17 @@ import random
 
 import pytest
 
-from tasks.theories import imports, imports_first
+from tasks.theories import Names, arranged, imports, imports_first
 
 
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
         ("theory A imports Main begin", ["Main"]),
-        ('theory A\nimports\n  "../Other/B"  C\n  "HOL-Library.Multiset"\nbegin', ["B", "C", "Multiset"]),
+        (
+            'theory A\nimports\n  "../Other/B"  C\n  "HOL-Library.Multiset"\nbegin',
+            ["../Other/B", "C", "HOL-Library.Multiset"],
+        ),
         ('theory A imports B keywords "begin_x" :: thy_decl begin', ["B"]),
         ('theory "A" imports B abbrevs "x" = "y" begin', ["B"]),
         ("(* theory X imports Y begin (* nested *) *) theory A imports B begin", ["B"]),
@@ -60,3 +63,33 @@ def test_any_graph_without_circles(case):
     place = {name: n for n, name in enumerate(names(imports_first(files)))}
     assert sorted(place) == sorted(order)
     assert all(place[need] < place[path[4:-4]] for path, text in files for need in imports(text) if need != "Main")
+
+
+def test_names_mean_files_by_path_session_and_name():
+    names = Names(
+        ["A.thy", "x/A.thy", "x/B.thy", "y/B.thy"], {"A.thy": "S", "x/A.thy": "S", "x/B.thy": "S", "y/B.thy": "T"}
+    )
+    for name, importer, wanted in (
+        ("A", "A.thy", 0),
+        ("A", "x/B.thy", 1),
+        ("../A", "x/B.thy", 0),
+        ("../A", "y/B.thy", 0),
+        ("A", "y/B.thy", 0),
+        ("x/A", "A.thy", 1),
+        ("B", "A.thy", 2),  # of its own session
+        ("T.B", "A.thy", 3),
+        ("S.B", "y/B.thy", 2),
+        ("Other.B", "A.thy", None),
+        ("~~/src/B", "A.thy", None),
+        ("$AFP/X/B", "A.thy", None),
+        ("Main", "A.thy", None),
+    ):
+        assert names.find(name, importer) == wanted, (name, importer)
+    assert Names(["x/B.thy"], {}).find("Other.B", "A.thy") == 0  # nothing is known of sessions
+
+
+def test_circles_are_told():
+    wanted = {"A.thy": ["B"], "B.thy": ["C", "Main"], "C.thy": ["A"], "D.thy": ["D", "A"], "E.thy": ["D"]}
+    order, circles = arranged(wanted)
+    assert circles == [["A.thy", "B.thy", "C.thy"], ["D.thy"]]
+    assert sorted(order) == sorted(wanted) and order.index("A.thy") < order.index("D.thy") < order.index("E.thy")
