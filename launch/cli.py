@@ -84,6 +84,8 @@ def _parser():
                      help="where runs live (default: $REPRO_RUNS or ./runs); each has its own folder")  # fmt: skip
     records = option("--records", type=Path, default=None, metavar="DIR",
                      help="where records are read and written (default: results/records of this checkout)")  # fmt: skip
+    many = option("--processes", default=os.environ.get("REPRO_PROCESSES"), metavar="WHO",
+                  help="one of several processes: 'auto', or NUMBER/COUNT@HOST:PORT ($REPRO_PROCESSES)")  # fmt: skip
     profiling = option("--profile", action="store_true", help="profile a few steps for TensorBoard, through clu")
     pattern = option("pattern", nargs="?", default="", metavar="STEM", help="only experiments that begin so")
     stems = option("stems", nargs="*", metavar="STEM", help="experiments or folders (default: all)")
@@ -96,13 +98,17 @@ def _parser():
     command(_list, "list", "experiments with table, scales, cost and state", pattern, records)
     command(_show, "show", "one experiment: config, reported figures, records", stem, scale, seed, sets, records)
     command(_run, "run", "train, evaluate, record; resumes what was stopped",
-            stem, scale, seed, sets, workdir, records, profiling)  # fmt: skip
-    command(
-        _eval, "eval", "evaluate the newest checkpoint of a run again", stem, scale, seed, sets, workdir, draws, split
-    )
+            stem, scale, seed, sets, workdir, records, profiling, many)  # fmt: skip
+    command(_eval, "eval", "evaluate the newest checkpoint of a run again",
+            stem, scale, seed, sets, workdir, draws, split, many)  # fmt: skip
     command(_compare, "compare", "measured beside reported", table, markdown, records)
     command(_report, "report", "the same as a page with plots; renews results/README.md", records, out)
-    command(_check, "check", "parse and shape-evaluate gin files, count parameters; needs no data", stems)
+    command(_check, "check", "parse and shape-evaluate gin files, or compile them for TPUs; needs no data", stems,
+            option("--tpu", action="store_true", help="compile each row's training step for its paper's TPUs (libtpu)"),
+            option("--topology", metavar="NAME", help="with --tpu: other devices, such as v3:4x4, v4:2x2x4, cpu:8"),
+            option("--again", action="store_true", help="with --tpu: also rows that are recorded already"),
+            option("--out", type=Path, metavar="DIR", help="with --tpu: where records go (default: results/compiled)"),
+            sets)  # fmt: skip
     command(_doctor, "doctor", "versions, devices, clobbered packages, disk")
     from launch import data, inspect, profile, sample  # argparse only; JAX is imported when a measurement starts
 
@@ -169,23 +175,36 @@ def _run(arguments):
     from launch.monitor import Monitor, console
     from launch.run import run
 
+    heard = _join(arguments)
     jobs = [
         files.compose(stem, arguments.scale, seed, arguments.overrides)
         for stem in files.select(arguments.stem)
         for seed in arguments.seeds
     ]
-    screen = console()
+    screen = console(heard)
     for number, job in enumerate(jobs, 1):
         count = f"[{number}/{len(jobs)}] " if len(jobs) > 1 else ""
         with Monitor(screen, f"{count}{job.stem}, scale {job.scale}, seed {job.seed}") as monitor:
             path = run(job, arguments.workdir, _records_dir(arguments, reading=False), monitor, arguments.profile)
-            monitor.note(f"  record: {path}")
+            if path:
+                monitor.note(f"  record: {path}")
+
+
+def _join(arguments):
+    """Becomes one of several processes if the command line says so. Returns whether this one is to be heard."""
+    if not arguments.processes:
+        return True
+    from launch import processes
+
+    processes.join(arguments.processes)
+    return processes.first()
 
 
 def _eval(arguments):
     """Evaluates the newest checkpoint of a run with its config's evaluations, and prints the results."""
     import dataclasses
 
+    heard = _join(arguments)
     jobs = [
         files.compose(stem, arguments.scale, seed, arguments.overrides)
         for stem in files.select(arguments.stem)
@@ -196,7 +215,7 @@ def _eval(arguments):
     from launch.monitor import Monitor, console
     from launch.train import restore_params
 
-    screen = console()
+    screen = console(heard)
     for job in jobs:
         experiment = config.build(job)
         step, params = restore_params(experiment, arguments.workdir / job.run_name)
@@ -225,15 +244,26 @@ def _report(arguments):
 
 
 def _check(arguments):
-    """Builds each experiment at every scale and traces its models at full size. Nothing is trained or downloaded."""
+    """Builds each experiment at every scale and traces its models at full size. Nothing is trained or downloaded.
+
+    With --tpu: compiles the training step at scale paper, for TPUs that need not be there, and records what it needs.
+    """
     names = [stem for name in arguments.stems for stem in files.select(name)] or files.stems()
+    if arguments.tpu:
+        from launch import tpu
+
+        folder = arguments.out or tpu.compilations.COMPILED
+        return tpu.check(names, arguments.topology, folder, arguments.again, arguments.overrides)
+    if arguments.topology or arguments.again or arguments.out:
+        raise ConfigError("--topology, --again and --out belong to --tpu; add it, or leave them away")
     from launch import check
 
     failed = 0
     for stem in names:
         for scale in files.scales(stem):
             try:
-                parameters, tokens, evaluations = check.check(files.compose(stem, scale))
+                made = files.compose(stem, scale, overrides=arguments.overrides)
+                parameters, tokens, evaluations = check.check(made)
                 print(f"ok    {stem:32} {scale:8} {parameters:>12,} parameters  {tokens:>9,} tokens a step  "
                       f"evaluations: {', '.join(evaluations)}")  # fmt: skip
             except (UserError, ValueError, TypeError) as error:

@@ -17,9 +17,10 @@ from launch import optimizers
 from launch.composition import nearest
 from launch.errors import ConfigError
 from launch.experiment import Evaluation, Experiment, Translation
+from launch.sharding import Sharding
 
 _DOOR = {
-    "": (Experiment, Evaluation, Translation),
+    "": (Experiment, Evaluation, Translation, Sharding),
     "reformer": (reformer.Model, reformer.Seq2Seq, reformer.Full, reformer.Local, reformer.LSH),
     "memorizing": (memorizing.Model, memorizing.Search),
     "tasks": (

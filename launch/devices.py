@@ -1,77 +1,9 @@
-"""Devices: the mesh, where each array lives, and what the machine says about itself."""
+"""What the machine says about its devices and their memory. Where arrays lie on them: `launch.sharding`."""
 
-import math
-import re
 import resource
 import sys
 
 import jax
-import numpy as np
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
-
-DATA = "data"
-
-
-def mesh_for(batch_size):
-    """A mesh with one axis, ``data``, of as many devices as divide ``batch_size`` evenly.
-
-    With several processes every device must take part, so there the batch has to be a multiple of their number.
-    """
-    devices = jax.devices()
-    count = math.gcd(batch_size, len(devices))
-    if jax.process_count() > 1 and count < len(devices):
-        raise ValueError(f"batch size {batch_size} is not a multiple of the {len(devices)} devices of all processes")
-    return Mesh(np.array(devices[:count]), (DATA,), axis_types=(AxisType.Auto,))
-
-
-def batch_sharding(mesh):
-    """Split over the leading axis (examples)."""
-    return NamedSharding(mesh, PartitionSpec(DATA))
-
-
-def batch_sharding_like(params, batch_size):
-    """A sharding for batches that meet ``params`` in one program, so on the very same devices.
-
-    Rows are split over them where they divide evenly, else every device gets all rows.
-    """
-    devices = sorted(jax.tree.leaves(params)[0].sharding.device_set, key=lambda device: device.id)
-    mesh = Mesh(np.array(devices), (DATA,), axis_types=(AxisType.Auto,))
-    return NamedSharding(mesh, PartitionSpec(DATA if batch_size % len(devices) == 0 else None))
-
-
-def put_batch(batch, sharding):
-    """Moves a host batch onto the devices; with several processes each gives its own rows."""
-    return {name: jax.make_array_from_process_local_data(sharding, value) for name, value in batch.items()}
-
-
-def state_shardings(shapes, mesh, rules):
-    """A sharding for each leaf of a state tree.
-
-    Args:
-      shapes: tree of things with a ``shape``.
-      mesh: from ``mesh_for``.
-      rules: ``"replicate"``, ``"fsdp"``, or a tuple of (regular expression, axis names) pairs. The expression is
-        searched in the leaf's path ('params/layers/attention/query'); the first match decides. A leaf whose shape does
-        not fit the axes it is given is replicated, so one rule serves parameters and optimiser statistics.
-    """
-    if isinstance(rules, str) and rules not in ("replicate", "fsdp"):
-        raise ValueError(f"sharding is {rules!r}; it must be 'replicate', 'fsdp', or (expression, axes) pairs")
-
-    def spec(path, leaf):
-        if rules == "replicate" or not leaf.shape:
-            return PartitionSpec()
-        if rules == "fsdp":
-            size = mesh.shape[DATA]
-            axes = [i for i in np.argsort(leaf.shape)[::-1] if leaf.shape[i] % size == 0]
-            return PartitionSpec(*(DATA if axes and i == axes[0] else None for i in range(len(leaf.shape))))
-        name = jax.tree_util.keystr(path, simple=True, separator="/")
-        axes = next((axes for pattern, axes in rules if re.search(pattern, name)), ())
-        fits = len(axes) == len(leaf.shape) and all(
-            axis is None or n % mesh.shape[axis] == 0 for axis, n in zip(axes, leaf.shape, strict=True)
-        )
-        return PartitionSpec(*axes) if fits else PartitionSpec()
-
-    return jax.tree_util.tree_map_with_path(lambda path, leaf: NamedSharding(mesh, spec(path, leaf)), shapes)
 
 
 def describe():

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from launch import devices
+from launch import processes, sharding
 from launch.experiment import Translation
 
 SUMS = ("nats", "correct", "weights")
@@ -29,7 +29,8 @@ def example_sums(scores):
 @functools.partial(jax.jit, static_argnames=("model",))
 def _score(params, batch, state, key, *, model):
     scores, state = model.apply(params, batch, state, key, train=False)
-    return example_sums(scores), state
+    real = jnp.any(batch["decoder_segment_ids"] > 0, axis=1)
+    return example_sums(scores) | {"examples": real}, state
 
 
 @functools.partial(jax.jit, static_argnames=("model",))
@@ -61,22 +62,25 @@ def evaluate(params, evaluation, *, seed, split=None, draws=None, on_batch=lambd
     split = split or evaluation.split
     draws = draws or evaluation.draws
     model, task = evaluation.model, evaluation.task
-    sharding = devices.batch_sharding_like(params, evaluation.batch_size)
+    mesh = sharding.mesh_of(params)
+    evenly = sharding.divides(mesh, evaluation.batch_size)
+    model, rows = sharding.spread(model, mesh, evenly), sharding.rows(mesh, evenly)
     keys = [jax.random.fold_in(jax.random.key(seed), draw) for draw in range(draws)]
-    states = [model.start(evaluation.batch_size)] * draws
+    states = [sharding.start(model, mesh, evaluation.batch_size)] * draws
     totals = np.zeros((draws, len(SUMS)), np.float64)
     examples, looks, looked = 0, evaluation.looks if hasattr(model, "measure") else 0, []
-    feed = task.feed(split, evaluation.batch_size, 0, (jax.process_index(), jax.process_count()))
-    for batch in feed:
-        examples += int(np.sum(np.any(batch["decoder_segment_ids"] > 0, axis=1)))
-        batch = devices.put_batch(batch, sharding)
+    number, readers = sharding.reader(mesh) if evenly else (0, 1)
+    for batch in task.feed(split, evaluation.batch_size // readers, 0, (number, readers)):
+        batch = sharding.put_batch(batch, rows)
         if len(looked) < looks:
             looked.append(jax.device_get(_look(params, batch, states[0], keys[0], model=model)))
         results = []
         for draw in range(draws):  # queued together: the device works on while the host adds
             sums, states[draw] = _score(params, batch, states[draw], keys[draw], model=model)
             results.append(sums)
-        for draw, sums in enumerate(jax.device_get(results)):
+        results = processes.everywhere(results)
+        examples += int(results[0]["examples"].sum())
+        for draw, sums in enumerate(results):
             totals[draw] += [np.sum(sums[name], dtype=np.float64) for name in SUMS]
         on_batch(examples)
     summary = _summary(totals, task, split, draws, examples)

@@ -4,6 +4,8 @@ import dataclasses
 import re
 from typing import Any
 
+from launch.sharding import NAMED, Sharding
+
 SPLITS = ("validation", "test")
 
 
@@ -103,8 +105,8 @@ class Experiment:
       eval_every, save_every, log_every: periods in steps. 0 switches that one off before the last step.
       keep: how many checkpoints stay.
       accumulate: micro-batches an update; the gradient is that of the whole batch.
-      sharding: ``replicate`` or ``fsdp`` (parameters and optimiser state split over the data axis, by shape), or a
-        tuple of (regular expression on the path, axis names) pairs, first match wins.
+      sharding: a ``Sharding``, or ``replicate`` (rows are split, parameters alike on all devices) or ``fsdp``
+        (parameters and optimiser state are split too).
       swap: parameters and optimiser state live in the host's memory, and layers are streamed (``launch.swapping``);
         for models too deep for the accelerator. Results change by rounding at most.
     """
@@ -141,9 +143,9 @@ class Experiment:
                     f"Experiment.evaluations is {self.evaluations!r}; it must be a dictionary from names of a-z, 0-9 "
                     "and _ to evaluations, such as {'full': @full/Evaluation()}"
                 )
-        if isinstance(self.sharding, str) and self.sharding not in ("replicate", "fsdp"):
+        if self.sharding not in NAMED and not isinstance(self.sharding, Sharding):
             raise ValueError(
-                f"Experiment.sharding is {self.sharding!r}; it must be 'replicate', 'fsdp', or (expression, axes) pairs"
+                f"Experiment.sharding is {self.sharding!r}; it must be 'replicate', 'fsdp', or @Sharding()"
             )
         models = [self.model, *(evaluation.model for evaluation in self.evaluations.values())]
         if self.swap and (fixed := next((m for m in models if not getattr(m, "swappable", False)), None)):

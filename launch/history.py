@@ -19,12 +19,13 @@ class History:
     Args:
       folder: where ``metrics.jsonl`` and the events go.
       task: its metrics are written.
+      writes: False on all processes of a run but the first: they count, and write nothing.
     """
 
-    def __init__(self, folder, task):
-        self._task, self._metrics = task, task.metrics
+    def __init__(self, folder, task, writes=True):
+        self._task, self._metrics, self._writes = task, task.metrics, writes
         self._path = folder / "metrics.jsonl"
-        self._events = _summary_writer(folder)
+        self._events = _summary_writer(folder) if writes else None
         self._lines = []
         self._clear()
 
@@ -65,6 +66,8 @@ class History:
         """Continues after ``step``: later lines, left by a killed run, are dropped."""
         if state:
             self._sums, self._updates = state["sums"], state["updates"]
+        if not self._writes:
+            return
         self._lines = [entry for entry in self._read() if entry["step"] <= step]
         draft = self._path.with_suffix(".tmp")
         try:
@@ -98,6 +101,8 @@ class History:
 
     def _write(self, entry):
         self._lines.append(entry)
+        if not self._writes:
+            return
         try:
             self._file.write(json.dumps(entry) + "\n")
             self._file.flush()

@@ -104,8 +104,8 @@ def _clock(seconds):
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
-def console():
-    """The console of this process. Plain and unwrapped when standard output is not a terminal."""
+def console(heard=True):
+    """The console of this process, silent if not `heard`. Plain and unwrapped when standard output is no terminal."""
     from rich.console import Console
 
-    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else 200)
+    return Console(file=sys.stdout, quiet=not heard, width=None if sys.stdout.isatty() else 200)

@@ -32,7 +32,7 @@ def run(composition, runs, records, monitor, profile=False):
       profile: writes a profile of a few steps for TensorBoard, through clu.
 
     Returns:
-      The path of the record.
+      The path of the record; None on all processes of a run but the first.
     """
     folder, records = Path(runs) / composition.run_name, Path(records)
     if record := _finished(composition, folder, monitor):
@@ -41,19 +41,22 @@ def run(composition, runs, records, monitor, profile=False):
 
     code = _commit()  # now, since the checkout may go on while the run does
     # JAX, TensorFlow and seqio are imported here, not before a run has something to do.
-    from launch import config, devices
+    from launch import config, devices, processes
     from launch.evaluate import evaluate
     from launch.train import train
 
     experiment = config.build(composition)
-    with _own(folder), _stoppable("the same command continues from the newest checkpoint"):
+    again = "the same command continues from the newest checkpoint"
+    with processes.together(f"{again}, started on all"), _own(folder, processes.first()), _stoppable(again):
         _check_same(composition, folder)
-        _write(folder / "config.gin", composition.text, keep=True)
-        _write(folder / "operative.gin", config.operative())
-        if overview := _overview(experiment):
-            _write(folder / "parameters.txt", overview)
+        if processes.first():
+            _write(folder / "config.gin", composition.text, keep=True)
+            _write(folder / "operative.gin", config.operative())
+            if overview := _overview(experiment):
+                _write(folder / "parameters.txt", overview)
+        processes.meet("folder")
         devices.reset_peak_memory()
-        hooks = _hooks(folder, experiment) if profile else ()
+        hooks = _hooks(folder, experiment) if profile and processes.first() else ()
         begin = functools.partial(_start, composition, experiment, runs, monitor) if experiment.start_from else None
         trained = train(experiment, folder, monitor, hooks, begin)
         monitor.evaluating(experiment.evaluations)
@@ -63,6 +66,8 @@ def run(composition, runs, records, monitor, profile=False):
                 results[name] = evaluate(trained.params, evaluation, seed=experiment.seed)
                 monitor.evaluated(name, results[name])
             seconds = trained.seconds + time.monotonic() - begun
+            if not processes.first():
+                return None
             record = _record(composition, experiment, folder, trained, results, seconds, code)
         return _file(record, folder, records)
 
@@ -223,10 +228,13 @@ def _check_same(composition, folder):
 
 
 @contextlib.contextmanager
-def _own(folder):
-    """Creates the folder and keeps other processes out of it while this one works there."""
+def _own(folder, first=True):
+    """Creates the folder and keeps other runs out of it while the first process of this one works there."""
     import fcntl
 
+    if not first:
+        yield
+        return
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = (folder / "lock").open("w")

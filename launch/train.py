@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import NamedSharding, PartitionSpec
 
-from launch import devices, swapping
+from launch import processes, sharding, swapping
 from launch.checkpoint import Checkpoints
 from launch.errors import CheckpointError, NonFiniteLoss, Stopped
 from launch.evaluate import SUMS, evaluate, example_sums
@@ -54,25 +55,19 @@ def train(experiment, folder, monitor, hooks=(), begin=None):
       NonFiniteLoss, Stopped, CheckpointError: see there.
     """
     # Data.
-    mesh = devices.mesh_for(experiment.batch_size // experiment.accumulate)
-    hosts = jax.process_count()
-    if experiment.batch_size % hosts:
-        raise ValueError(f"batch_size {experiment.batch_size} is not a multiple of the {hosts} processes")
-    feed = experiment.task.feed("train", experiment.batch_size // hosts, experiment.seed, (jax.process_index(), hosts))
+    mesh = mesh_of(experiment)
+    number, readers = sharding.reader(mesh)
+    feed = experiment.task.feed("train", experiment.batch_size // readers, experiment.seed, (number, readers))
 
     # State, sharded from the first moment, so that no device ever holds what it need not.
-    create = functools.partial(_initial_state, experiment)
-    shapes = jax.eval_shape(create)
     swap = swapping.wanted(experiment, monitor.note)
-    shardings = _shardings(experiment, shapes, mesh, swap)
-    rows = devices.batch_sharding(mesh)
-    update = _update_function(experiment, shardings, rows, swap)
+    create, shapes, shardings, rows, update = prepare(experiment, mesh, swap)
     key = jax.random.fold_in(jax.random.key(experiment.seed), 1)
 
     # Restore or start.
     checkpoints = Checkpoints(folder / "checkpoints", experiment.keep)
     found = checkpoints.steps()
-    history = History(folder, experiment.task)
+    history = History(folder, experiment.task, processes.first())
     seconds = 0.0
     if found:
         state, loop = checkpoints.restore(found[-1], shapes, shardings)
@@ -97,12 +92,12 @@ def train(experiment, folder, monitor, hooks=(), begin=None):
     try:
         with _StopSignals() as stop:
             for step in range(first + 1, experiment.steps + 1):
-                batch = devices.put_batch(next(feed), rows)
+                batch = sharding.put_batch(next(feed), rows)
                 state, sums = update(state, batch, key)
                 if pending:
                     _read(*pending, history, checkpoints, monitor)
                 pending = (step, sums)
-                last, stopping = step == experiment.steps, stop.requested
+                last, stopping = step == experiment.steps, processes.agreed(stop.requested, step)
                 log, watch, keep = (
                     last or (every and step % every == 0)
                     for every in (experiment.log_every, experiment.eval_every, experiment.save_every)
@@ -121,9 +116,10 @@ def train(experiment, folder, monitor, hooks=(), begin=None):
                 if stopping:
                     break
             checkpoints.wait()
-            if stop.requested:  # perhaps after the last step, or while waiting: the request must not be lost
+            if processes.agreed(stop.requested):  # perhaps after the last step, or while waiting: it must not be lost
                 step = step if first < experiment.steps else first
-                raise Stopped(f"stopped at step {step} of {experiment.steps}; the same command continues", stop.signal)
+                told = stop.signal or signal.SIGTERM  # another process may be the one that was told
+                raise Stopped(f"stopped at step {step} of {experiment.steps}; the same command continues", told)
     finally:
         checkpoints.close()
         history.close()
@@ -137,9 +133,7 @@ def restore_params(experiment, folder):
     folder = folder / "checkpoints"
     if not folder.is_dir():
         raise CheckpointError(f"{folder} does not exist: this experiment has not been trained here")
-    shapes = jax.eval_shape(functools.partial(_initial_state, experiment))
-    mesh = devices.mesh_for(experiment.batch_size)
-    shardings = _shardings(experiment, shapes, mesh, swapping.wanted(experiment))
+    _, shapes, shardings, _, _ = prepare(experiment, mesh_of(experiment), swapping.wanted(experiment))
     checkpoints = Checkpoints(folder, experiment.keep)
     try:
         found = checkpoints.steps()
@@ -149,6 +143,33 @@ def restore_params(experiment, folder):
     finally:
         checkpoints.close()
     return found[-1], state.params
+
+
+class Prepared(NamedTuple):
+    """The parts of a run that devices decide, before anything is computed."""
+
+    create: Any  # () -> the state before the first update
+    shapes: Any  # of that state
+    shardings: Any  # where each of its leaves lives
+    rows: Any  # where a batch lives
+    update: Any  # jitted: state, batch, key -> state, sums
+
+
+def mesh_of(experiment, devices=None):
+    """The mesh of a run on these devices (default: JAX's)."""
+    setting = sharding.of(experiment.sharding)
+    return setting.mesh(experiment.batch_size // experiment.accumulate, devices)
+
+
+def prepare(experiment, mesh, swap=False):
+    """``Prepared`` for a mesh, of devices that are here or (``launch.tpu``) of others."""
+    create = functools.partial(_initial_state, experiment)
+    shapes = jax.eval_shape(create)
+    shardings = sharding.of(experiment.sharding).of_state(shapes, mesh)
+    if swap:
+        shardings = swapping.placed(shardings)
+    rows = sharding.rows(mesh)
+    return Prepared(create, shapes, shardings, rows, _update_function(experiment, shardings, rows, swap))
 
 
 def parameter_shapes(experiment):
@@ -165,16 +186,10 @@ def _initial_state(experiment):
     return TrainState(jnp.zeros((), jnp.int32), params, optimizer, state)
 
 
-def _shardings(experiment, shapes, mesh, swap):
-    """Where every leaf of the state lives."""
-    shardings = devices.state_shardings(shapes, mesh, experiment.sharding)
-    return swapping.placed(shardings) if swap else shardings
-
-
 def _update_function(experiment, shardings, batch_sharding, swap=False):
     """A jitted update. Two experiments with equal settings share one compiled program (the seed is no setting)."""
-    names = ("model", "optimizer", "steps", "accumulate")
-    settings = tuple(getattr(experiment, name) for name in names)
+    model = sharding.spread(experiment.model, batch_sharding.mesh)
+    settings = model, experiment.optimizer, experiment.steps, experiment.accumulate
     leaves, tree = jax.tree.flatten(shardings)
     return _jitted_update(settings, tuple(leaves), tree, batch_sharding, swap)
 
@@ -188,7 +203,9 @@ def _jitted_update(settings, leaves, tree, batch_sharding, swap):
     if swap:
         return swapping.update_function(gradient, descend, state, accumulate)
     step = functools.partial(_update, gradient=gradient, descend=descend, accumulate=accumulate)
-    return jax.jit(step, in_shardings=(state, batch_sharding, None), out_shardings=(state, None), donate_argnums=0)
+    whole = NamedSharding(batch_sharding.mesh, PartitionSpec())
+    shardings = {"in_shardings": (state, batch_sharding, None), "out_shardings": (state, whole)}
+    return jax.jit(step, **shardings, donate_argnums=0)
 
 
 def _update(state, batch, key, *, gradient, descend, accumulate):

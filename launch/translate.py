@@ -5,7 +5,7 @@ import logging
 import jax
 import numpy as np
 
-from launch import devices
+from launch import processes, sharding
 from tasks.bleu import bleu
 from tasks.subwords import EOS
 
@@ -50,7 +50,8 @@ def evaluate_translation(params, evaluation, *, split=None, on_batch=lambda done
 def sentences(params, evaluation, sources, on_batch=lambda done: None):
     """The translation of each source sentence, in their order. See ``Translation`` for what decides them."""
     model, task, rows = evaluation.model, evaluation.task, evaluation.batch_size
-    sharding = devices.batch_sharding_like(params, rows)
+    mesh = sharding.mesh_of(params)
+    place = sharding.rows(mesh, sharding.divides(mesh, rows))
     search = {"beams": evaluation.beam, "alpha": evaluation.alpha, "extra_length": evaluation.extra_length}
     found, done = [""] * len(sources), 0
     for length, numbers, ids in batches(task, sources, rows * jax.process_count(), model.length):
@@ -59,9 +60,11 @@ def sentences(params, evaluation, sources, on_batch=lambda done: None):
             tokens[row, : len(sentence)] = sentence
         tokens[len(ids) :] = tokens[len(ids) - 1]  # an empty source would have no end, and be searched to the last
         mine = slice(rows * jax.process_index(), rows * (jax.process_index() + 1))
-        batch = devices.put_batch({"tokens": tokens[mine], "real": tokens[mine] != 0}, sharding)
+        batch = sharding.put_batch({"tokens": tokens[mine], "real": tokens[mine] != 0}, place)
         best = model.translate(params, batch["tokens"], batch["real"], eos=EOS, **search).tokens[:, 0]
-        for number, translation in zip(numbers, _everywhere(best), strict=False):  # without the rows that fill up
+        for number, translation in zip(
+            numbers, processes.everywhere(best), strict=False
+        ):  # without the rows that fill up
             found[number] = task.decode(translation)
         done += len(numbers)
         on_batch(done)
@@ -83,12 +86,3 @@ def batches(task, sources, rows, longest):
         for first in range(0, len(numbers), rows):
             part = numbers[first : first + rows]
             yield length, part, [ids[number] for number in part]
-
-
-def _everywhere(array):
-    """All rows on this host, whichever processes' devices hold them."""
-    if jax.process_count() == 1:
-        return np.asarray(array)
-    from jax.experimental import multihost_utils
-
-    return multihost_utils.process_allgather(array, tiled=True)

@@ -16,6 +16,7 @@ from memorizing import ring
 FREE = (
     *("memory", "memory_layers", "neighbours", "search", "memory_dtype", "combination", "cache", "strict"),
     *("null_keys", "sharpness", "store_padding", "segment", "dropout", "attention_dropout", "dtype", "remat"),
+    "layout",
 )
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-from memorizing import attention, memory, retrieve, ring
+from memorizing import attention, memory, retrieve, ring, shards
 from memorizing.products import einsum
 
 
@@ -59,9 +59,9 @@ class Layer(nn.Module):
         if self.remembers:
             scaled = (q * scale[None, :, None, None]).astype(q.dtype)
             found = checkpoint_name(
-                retrieve.find(m.search, m.neighbours, q, memories.keys, ring.size(memories)), "found"
+                shards.find(m.layout, m.search, m.neighbours, q, memories.keys, ring.size(memories)), "found"
             )
-            recalled = memory.read(scaled, memories.keys, memories.values, found, m.null_keys)
+            recalled = shards.read(m.layout, scaled, memories.keys, memories.values, found, m.null_keys)
             gate = self.param("gate", nn.initializers.zeros, (m.heads,)) if m.combination == "gate" else None
             o, share = memory.combine(m.combination, local, recalled, gate)
             if inspect:

@@ -7,7 +7,7 @@ are stacked and scanned. The trainer knows a model by `init`, `start` and `apply
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from typing import NamedTuple
@@ -16,7 +16,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from memorizing import adapt, attention, checks, ring
+from memorizing import adapt, attention, checks, ring, shards
 from memorizing.layers import Layer, dropout
 from memorizing.memory import COMBINATIONS
 from memorizing.retrieve import Search
@@ -63,6 +63,7 @@ class Model:
     dropout: after the first norm of a layer, after its feed-forward, and at the end; the code has 0.05.
     attention_dropout: of local attention's weights; the code has 0.05.
     remat: recompute layers backwards; what was retrieved is kept, so nothing is searched twice.
+    layout: where slots, heads and entries lie on several devices, see `spread`.
     """
 
     vocabulary: int
@@ -89,6 +90,7 @@ class Model:
     attention_dropout: float = 0.0
     dtype: str = "float32"
     remat: bool = False
+    layout: shards.Layout | None = None
 
     def __post_init__(self):
         for name in ("vocabulary", "layers", "width", "hidden", "heads", "head_width", "neighbours", "segment"):
@@ -227,7 +229,7 @@ class Model:
             return ()
         real = state.waiting_real & ~start.astype(bool)[:, None]
         pairs = zip(state.rings, state.waiting, strict=True)
-        return tuple(ring.write(ring.reset(one, start), *segment, real) for one, segment in pairs)
+        return tuple(shards.write(self.layout, ring.reset(one, start), *segment, real) for one, segment in pairs)
 
     def _one_layer(self, remembers, real, past_real, start, memories, train, inspect):
         """The step that a run of layers scans: x, (parameters, cache, key) -> x, (cache, pairs, look)."""
@@ -247,6 +249,13 @@ class Model:
             return x, (cache, jax.lax.stop_gradient((k, v)) if remembers else None, look)
 
         return step
+
+    def spread(self, mesh, slots, heads=None, entries=None):
+        """This model for a state that lies on a mesh: the names of axes (several for slots) over which each is split.
+
+        Devices search, read and write their own memories; all else is left to the compiler's partition.
+        """
+        return replace(self, layout=shards.Layout(mesh, tuple(slots), heads, entries))
 
     def measure(self, params, batch, state, key=None):
         """What the memory layers do with one segment: the figures of `measures`."""
@@ -294,7 +303,8 @@ class Model:
     def _predict(self, params, x, targets):
         """Nats of the targets, and whether the likeliest id is one; a few positions at a time."""
         b, length = targets.shape
-        each = max(1, LOGITS_AT_ONCE // (b * self.vocabulary))
+        rows = b // self.layout.slot_parts if self.layout else b  # those of one device
+        each = max(1, LOGITS_AT_ONCE // (rows * self.vocabulary))
         each = next(n for n in range(min(each, length), 0, -1) if length % n == 0)
 
         @jax.checkpoint

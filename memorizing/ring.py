@@ -50,23 +50,26 @@ def reset(ring, start):
     return ring._replace(written=jnp.where(start.astype(bool), 0, ring.written))
 
 
-def write(ring, k, v, real=None):
+def write(ring, k, v, real=None, *, first=0, capacity=None):
     """Appends a segment: k [b,h,l,d], v [b,h,l,e]; the oldest entries make room.
 
     real: bool [b,l], False for padding, which takes no entry. None writes every position, as the
         authors' code does; then the padding of a last segment fills entries with keys of padding.
+    first, capacity: this is only the part from entry `first` on of a ring of that many entries (`shards`).
     """
     b, length = k.shape[0], k.shape[2]
-    if length > ring.capacity:
+    capacity = ring.capacity if capacity is None else capacity
+    if length > capacity:
         raise ValueError(
-            f"a segment of {length} does not fit into a memory of {ring.capacity} entries;"
+            f"a segment of {length} does not fit into a memory of {capacity} entries;"
             " make the memory a multiple of the segment"
         )
     if real is None:
         real = jnp.ones((b, length), bool)
     rank = jnp.cumsum(real, axis=1, dtype=jnp.int32)
-    # Padding goes to an entry that does not exist, which a scatter drops.
-    entry = jnp.where(real, (ring.written[:, None] + rank - 1) % ring.capacity, ring.capacity)
+    # Padding, and what other parts hold, goes to an entry that does not exist, which a scatter drops.
+    entry = (ring.written[:, None] + rank - 1) % capacity - first
+    entry = jnp.where(real & (entry >= 0) & (entry < ring.capacity), entry, ring.capacity)
 
     def store(old, new):
         new = jax.lax.stop_gradient(new).astype(old.dtype)

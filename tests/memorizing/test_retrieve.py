@@ -143,12 +143,12 @@ def test_networks_sort_like_numpy(k):
 @pytest.mark.parametrize("search", [Search("exact", block=32), Search("sorted")], ids=str)
 def test_a_memory_spread_over_devices_gives_the_same(search):
     q, keys = memory(160)
-    mesh = Mesh(np.array(jax.devices()[:4]), ("entries",))
+    layout = shards.Layout(Mesh(np.array(jax.devices()[:4]), ("entries",)), entries="entries")
     for size in (np.array([160, 47]), np.array([3, 121])):
-        spread = jax.jit(lambda *xs: shards.find(search, K, *xs, mesh, "entries"))(q, keys, size)
+        spread = jax.jit(lambda *xs: shards.find(layout, search, K, *xs))(q, keys, size)
         check(spread, q, keys, size)
     with pytest.raises(ValueError, match="k = 64 at most their share"):
-        shards.find(search, 64, q, keys, size, mesh, "entries")
+        shards.find(layout, search, 64, q, keys, size)
 
 
 def test_no_gradient_through_the_search():
