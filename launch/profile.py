@@ -1,9 +1,16 @@
 """`repro profile`: time and memory, measured. One subcommand for each thing that is measured.
 
-TensorFlow, seqio and gin are never imported, so that a bare accelerator box can measure.
+TensorFlow, seqio and gin are imported for `data` only, so that a bare accelerator box can measure all else.
 """
 
-from launch import profile_attention, profile_complexity, profile_memory, profile_retrieval, profile_training
+from launch import (
+    profile_attention,
+    profile_complexity,
+    profile_data,
+    profile_memory,
+    profile_retrieval,
+    profile_training,
+)
 
 MEASURED = {
     "attention": (profile_attention, "attention alone against length (Reformer, Figure 5 right)"),
@@ -13,6 +20,7 @@ MEASURED = {
         "memory and time of five models beside the formulas of Reformer's Tables 1 and 3",
     ),
     "retrieval": (profile_retrieval, "the search for the k best keys, beside its floor, FAISS and ScaNN"),
+    "data": (profile_data, "the input pipeline of an experiment alone: tokens a second"),
     "memory": (profile_memory, "a training step of the Memorizing Transformer against the size of its memory"),
 }
 
