@@ -12,7 +12,7 @@ from launch import composition as files
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text().replace("\\\n      ", "")  # commands on two lines
 CODE = [line[4:].split("  #")[0].strip() for line in README.splitlines() if line.startswith("    ")]
-WITH_STEM = ("repro eval", "repro run", "repro inspect")  # named without one
+WITH_STEM = ("repro eval", "repro run", "repro inspect", "repro profile data")  # named without one
 NAMED = {name for name in re.findall(r"`(repro [^`]+)`", README) if name not in WITH_STEM}
 COMMANDS = sorted({line for line in CODE if line.startswith("repro ")} | NAMED)
 TARGETS = sorted(set(re.findall(r"make ([a-z]+)", "\n".join(CODE + re.findall(r"`([^`]+)`", README)))))
