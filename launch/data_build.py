@@ -44,7 +44,8 @@ def _parted(words):
 
 def _parser(corpus, module):
     said = sys.modules[module.__module__].__doc__ if isinstance(module, type) else module.__doc__
-    parser = argparse.ArgumentParser(f"repro data build {corpus}", description=said.split("\n\n")[0])
+    layouts = argparse.RawDescriptionHelpFormatter  # the tables of a module's docstring say what a source looks like
+    parser = argparse.ArgumentParser(f"repro data build {corpus}", description=said, formatter_class=layouts)
     parser.add_argument("--source", action="append", required=True, metavar="PATH", help="where it lies")
     parser.add_argument("--out", required=True, metavar="DIR", help="where it goes")
     return parser

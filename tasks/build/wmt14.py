@@ -37,7 +37,7 @@ PUBLISHED = {
     "dev.tgz": (38_654_961, "7a7deccf82ebb05ba508dba5eb21356492224e8f630ec4f992132b029b4b25e7"),
 }
 LIMIT = Limit(member=2048 * MEBI)
-ORIGIN = "fetch them from statmt.org (see `tasks/build/wmt14.py`)"
+ORIGIN = "fetch them from statmt.org (`repro data build wmt14 --help` says where)"
 
 _TEXTS = re.compile(
     rf"(?:{'|'.join(map(re.escape, TRAIN))})\.(?:en|de)|"
