@@ -92,8 +92,9 @@ def lay_out(
         draft = Draft(name, folder)
         try:
             fill(draft)
-        except DataError:
-            raise
+        except DataError as error:  # which may tell of the draft, where nobody can look
+            told = str(error).replace(f"{folder}/", "").replace(str(folder), "the source")
+            raise DataError(told if told.startswith(name) else f"{name}: {told}") from None
         except TooFar:
             raise DataError(f"{name}: an input expands beyond all bounds; fetch it again") from None
         except FAULTS as error:

@@ -57,6 +57,7 @@ class Files:
     says: Readme = field(default_factory=Readme)
     kind: str = "without TeX"
     size: int = 0  # bytes of the TeX files
+    again: int = 0  # files whose path came again; as to tar, the last one counts
 
     def wants(self, name: str) -> bool:
         """Whether a file is to be read; if not, it is one of the others."""
@@ -72,6 +73,7 @@ class Files:
         if _README.fullmatch(name):
             self.says = readme(data)
         elif name.lower().endswith(ENDINGS) or _TEX.search(data[:65536].replace(b"\0", b"")):  # also in UTF-16
+            self.again += name in self.tex
             self.size += len(data) - len(self.tex.get(name, b""))
             self.tex[name] = data
         else:
@@ -107,7 +109,10 @@ def of_file(name: str, data: bytes, notes: Notes, strip: bool = False) -> tuple[
 
 
 def _text(found: Files, notes: Notes, strip: bool) -> tuple[str, int] | None:
-    notes["files", "of other kinds than TeX"] += len(found.others)
+    if found.others:
+        notes["files", "of other kinds than TeX"] += len(found.others)
+    if found.again:
+        notes["files", "under a path that comes again"] += found.again
     if found.size > TEXTS:
         notes["papers", f"with over {TEXTS // MEBI} MiB of TeX"] += 1
         return None

@@ -12,7 +12,6 @@ from tasks.build.arxiv import Arxiv
 from tasks.task import DataError
 
 DOC = "\\documentclass{amsart}\n\\begin{document}\n%s\n\\end{document}\n"
-NOTHING = {("files", "of other kinds than TeX"): 0}
 
 
 def tar(files):
@@ -207,6 +206,14 @@ def test_a_file_that_vanishes_is_counted(tmp_path):
     assert [list(source.read(unit, notes)) for unit in units] == [[], []]
     assert notes["papers", "unreadable"] + notes["folders", "unreadable"] >= 1
     assert sum(count for (what, _), count in notes.items() if what == "papers") == 2
+
+
+def test_of_two_files_under_one_path_the_last_counts(tmp_path):
+    first, last = (tar({"a.tex": (DOC % word).encode()}) for word in ("first", "last"))
+    twice = first[:1024] + last  # a header and a block of text, and no end
+    ((document,), notes) = read(Arxiv(), wrote(tmp_path, {"1001.0001.gz": gzip.compress(twice)}))
+    assert document.text == DOC % "last" and document.parts == 1
+    assert notes == {("files", "under a path that comes again"): 1}
 
 
 def test_what_is_no_source_is_told_in_one_line(tmp_path):

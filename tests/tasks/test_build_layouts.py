@@ -152,9 +152,15 @@ def test_tars_of_pictures_stay_and_what_is_wrong_in_them_is_counted(tmp_path):
     ("files", "message"),
     [
         ({}, "holds none of train_64x64.tar.*log in at image-net.org"),
-        ({"train_64x64.npz": npz(data=np.zeros((30, 64, 64, 3)))}, "holds float64 numbers; uint8 wanted"),
+        (
+            {"train_64x64.npz": npz(data=np.zeros((30, 64, 64, 3)))},
+            "imagenet64: train_64x64.npz holds float64 numbers; uint8 wanted",
+        ),
         ({"train_64x64.npz": b"no zip"}, "damaged or cannot be read|not a usable"),
-        ({"train_64x64.npz": npz(data=np.zeros((30, 64, 64, 3), np.uint8))}, "train_64x64 but no valid_64x64"),
+        (
+            {"train_64x64.npz": npz(data=np.zeros((30, 64, 64, 3), np.uint8))},
+            "imagenet64: the source holds train_64x64 but no valid_64x64",
+        ),
     ],
 )
 def test_pictures_that_are_not_usable_are_told_and_leave_nothing(tmp_path, files, message):
