@@ -92,9 +92,13 @@ class Names:
 
 def imports(text: str) -> list[str]:
     """Names of the theories that a theory's header imports, as they stand there."""
-    found = _HEADER.search(" ".join(_outside(text[:65536])))
-    words = re.findall(r'"([^"]+)"|(\S+)', found[1]) if found else []
-    return [(quoted or plain).removesuffix(".thy") for quoted, plain in words]
+    read = ""
+    for piece in _outside(text[:65536]):
+        read += f" {piece}"
+        if "begin" in piece and (found := _HEADER.search(read)):  # seldom far from the text's beginning
+            words = re.findall(r'"([^"]+)"|(\S+)', found[1])
+            return [(quoted or plain).removesuffix(".thy") for quoted, plain in words]
+    return []
 
 
 def base_name(path: str) -> str:

@@ -42,7 +42,7 @@ class GitHub:
         def wanted(path: str) -> bool:
             if is_code(path) or is_licence(path):
                 return True
-            notes["files", "that are no code"] += 1
+            notes["files", "other than code"] += 1
             return False
 
         for project in projects.projects(unit, notes, wanted):

@@ -184,7 +184,7 @@ def _theories(unit: Unit, notes: Notes) -> Iterator[tuple[str, str]]:
         if name == "ROOT" or (inner and name.startswith(inner)):
             continue
         if not name.endswith(".thy"):
-            notes["files", "that are no theories"] += 1
+            notes["files", "other than theories"] += 1
         elif (data := folders.content(place, notes, MOST)) is not None and (text := decode(data, notes)) is not None:
             yield name, text
 

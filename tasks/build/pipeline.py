@@ -14,6 +14,7 @@ processes of this machine. One document is in memory at a time; the plan holds a
 
 import hashlib
 import json
+import os
 import shutil
 from collections import Counter
 from collections.abc import Sequence
@@ -61,15 +62,16 @@ class Job:
 
     def units(self, notes: Notes) -> list[Unit]:
         """What there is to read, by name. DataError if it is nothing."""
-        if len(self.paths) == 1:
-            units = self.source.units(self.paths[0], notes)
+        paths = [os.path.abspath(os.path.expanduser(path)) for path in self.paths]  # the same for all workers
+        if len(paths) == 1:
+            units = self.source.units(paths[0], notes)
         else:
-            titles = [Path(path).expanduser().resolve().name for path in self.paths]
+            titles = [Path(path).name for path in paths]
             if len(set(titles)) < len(titles):
                 raise DataError(
                     f"{self.source.name}: sources need distinct names, got {', '.join(titles)}; rename or link one"
                 )
-            found = [self.source.units(path, notes) for path in self.paths]
+            found = [self.source.units(path, notes) for path in paths]
             units = [
                 replace(unit, name=f"{title}/{unit.name}")
                 for title, some in zip(titles, found, strict=True)
@@ -143,7 +145,7 @@ def _first_pass(job: Job, shards: list[Shard], parts: Path, notes: Notes, worker
     sizes = {facts_file(parts, shard.number): shard.size for shard in shards}
     left = [shard for shard in shards if not facts_file(parts, shard.number).exists()]
     with watched("reading", sizes, watch):
-        workers.map(partial(_read, job.source, str(parts), job.features, job.vocabulary), left)
+        workers.map(partial(_read, job.source, str(parts), job.features, job.vocabulary), left, parts / "fault")
     held = [facts(parts, shard.number) for shard in shards]
     for _, left_out in held:
         notes.update(left_out)
@@ -160,7 +162,11 @@ def _second_pass(
     files = {split: pack.files(job.source.name, split, members) for split, members in planned.splits.items()}
     every = [file for some in files.values() for file in some]
     with watched("writing", {ready / file.name: file.size for file in every}, watch):
-        workers.map(partial(_pack, str(parts), str(ready)), [file for file in every if not pack.done(file, parts)])
+        workers.map(
+            partial(_pack, str(parts), str(ready)),
+            [file for file in every if not pack.done(file, parts)],
+            parts / "fault",
+        )
     return files
 
 

@@ -64,7 +64,7 @@ def _below(folder: Path, name: str, depth: int, notes: Notes) -> Iterator[Unit]:
         if entry.is_symlink():
             notes["links", "in folders"] += 1
         elif entry.name.startswith("."):
-            notes["entries", "that are hidden"] += 1
+            notes["entries", "hidden"] += 1
         elif entry.is_dir():
             if depth and not clones.is_clone(path) and _holds_projects(path):
                 yield from _below(path, f"{inner}/", depth - 1, notes)
@@ -73,7 +73,7 @@ def _below(folder: Path, name: str, depth: int, notes: Notes) -> Iterator[Unit]:
         elif _is_project(path):
             yield _unit(inner, path)
         else:
-            notes["entries", "that are no projects"] += 1
+            notes["entries", "other than projects"] += 1
 
 
 def _entries(folder: Path, notes: Notes) -> list[os.DirEntry[str]]:

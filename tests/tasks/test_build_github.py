@@ -81,7 +81,7 @@ def test_a_repository_is_the_same_from_everywhere(tmp_path):
     assert len(found) == 6
     for document in found.values():
         assert sorted(files_of(document)) == sorted(CODE) and document.licence == "MIT" and document.parts == len(CODE)
-    assert notes == {("files", "that are no code"): 6}
+    assert notes == {("files", "other than code"): 6}
     assert found["git/host/one.git"].source.startswith("git/host/one.git@")
 
 
@@ -238,8 +238,8 @@ def test_everything_wrong_is_counted(tmp_path):
         ("files", "under a path seen before"): 1,
         ("files", "empty"): 2,
         ("links", "in folders"): 2,
-        ("entries", "that are hidden"): 1,
-        ("entries", "that are no projects"): 1,
+        ("entries", "hidden"): 1,
+        ("entries", "other than projects"): 1,
         ("archives", "of no known kind"): 1,
         ("documents", "whose file is damaged"): 1,
         ("documents", "whose archive cannot be read to its end"): 1,

@@ -97,7 +97,7 @@ def test_an_entry_is_a_document_in_the_order_of_its_imports_and_its_root(tmp_pat
     found, notes = built(tree(tmp_path, entry))
     assert order(found["thys/Entry"]) == ["B", "C", "A", "X", "Z", "Y", "Unnamed"]
     assert order(found["thys/Other"]) == ["Elsewhere"] and found["thys/Entry"].parts == 7
-    assert notes == {("files", "that are no theories"): 1}
+    assert notes == {("files", "other than theories"): 1}
 
 
 def test_a_session_of_the_distribution_is_a_document(tmp_path):

@@ -136,8 +136,8 @@ def test_cuts_order_and_rest_change_no_byte(source, built, tmp_path, monkeypatch
     monkeypatch.setattr(parts, "SMALLEST", 5000)
 
     class Backwards(Workers):
-        def map(self, function, elements):
-            super().map(function, list(elements)[::-1])
+        def map(self, function, elements, fault):
+            super().map(function, list(elements)[::-1], fault)
 
     again = build(Job(Books(), (str(source),), RULE, "bytes"), tmp_path, Backwards())
     assert files(again) == files(built)
@@ -189,7 +189,7 @@ def test_a_killed_build_is_continued(source, built, tmp_path, monkeypatch, when)
         def __init__(self, left):
             self.left = left
 
-        def map(self, function, elements):
+        def map(self, function, elements, fault):
             for element in elements:
                 if not self.left:
                     raise Killed
@@ -230,7 +230,7 @@ def test_a_half_written_part_is_not_taken_for_a_whole(source, built, tmp_path, m
 
 
 class OneByOne:
-    def map(self, function, elements):
+    def map(self, function, elements, fault):
         for element in elements:
             function(element)
 
@@ -253,8 +253,8 @@ def test_other_options_begin_anew(source, tmp_path):
 
 
 class Stops(OneByOne):
-    def map(self, function, elements):
-        super().map(function, elements)
+    def map(self, function, elements, fault):
+        super().map(function, elements, fault)
         raise Killed
 
 
@@ -287,8 +287,9 @@ def test_what_cannot_be_built_is_one_line(source, tmp_path, monkeypatch):
         yield
 
     monkeypatch.setattr(Books, "read", fault)
-    with pytest.raises(DataError, match="arxiv: reading book0odd.txt failed: KeyError: 'book0odd.txt'"):
-        build(Job(Books(), (str(source),)), tmp_path / "b", OneByOne())
+    for workers in (OneByOne(), Workers()):
+        with pytest.raises(DataError, match="^arxiv: reading book0odd.txt failed: KeyError: 'book0odd.txt'$"):
+            build(Job(Books(), (str(source),)), tmp_path / "b", workers)
 
 
 def test_without_beam_there_is_a_way_out(source, tmp_path, monkeypatch):
