@@ -75,6 +75,7 @@ def compiled(lowered, unknown_trips):
             "flops": read.costs.flops,
             "bytes": read.costs.bytes,
             "cycles": read.costs.cycles,
+            "silent_bytes": read.costs.silent,
             "collectives": hlo.names_of(read.costs.collectives),
             "partial_reduces": read.partial_reduces,
             "unknown_loops": read.unknown,

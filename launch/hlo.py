@@ -23,11 +23,13 @@ SLICES = ("dynamic-slice", "slice", "gather")
 
 
 class Costs(NamedTuple):
-    """Of one run on one device. ``collectives``: kind -> (how many, bytes of their results)."""
+    """Of one run on one device. ``silent``: those of the bytes for whose moving the compiler estimated no cycles.
+    ``collectives``: kind -> (how many, bytes of their results)."""
 
     flops: float
     bytes: float
     cycles: float
+    silent: float
     collectives: dict
 
     def plus(self, other, times=1):
@@ -36,10 +38,10 @@ class Costs(NamedTuple):
         for kind, (count, size) in other.collectives.items():
             before = kinds.get(kind, (0, 0.0))
             kinds[kind] = (before[0] + times * count, before[1] + times * size)
-        return Costs(*(a + times * b for a, b in zip(self[:3], other[:3], strict=True)), kinds)
+        return Costs(*(a + times * b for a, b in zip(self[:4], other[:4], strict=True)), kinds)
 
 
-NOTHING = Costs(0.0, 0.0, 0.0, {})
+NOTHING = Costs(0.0, 0.0, 0.0, 0.0, {})
 
 
 class Shape(NamedTuple):
@@ -140,16 +142,16 @@ class Program:
             for name in one.called("calls") + one.called("to_apply"):
                 inner = inner.plus(self._costs_of(name))
         if one.opcode == "fusion":  # what passes between its parts is never written
-            inner = inner._replace(bytes=0.0)
+            inner = inner._replace(bytes=0.0, silent=0.0)
         collectives = {}
         kind = one.opcode.removesuffix("-start")
         if kind in COLLECTIVES:
             # The start of an asynchronous one gives its operands too.
             shapes = one.shapes[len(one.shapes) // 2 :] if one.opcode.endswith("-start") else one.shapes
             collectives[kind] = (1, float(sum(shape.bytes for shape in shapes)))
-        return inner.plus(
-            Costs(_flops(one, around), self._bytes(one, around), one.setting("estimated_cycles") or 0.0, collectives)
-        )
+        moved, cycles = self._bytes(one, around), one.setting("estimated_cycles") or 0.0
+        silent = 0.0 if cycles or collectives else moved
+        return inner.plus(Costs(_flops(one, around), moved, cycles, silent, collectives))
 
     def _trips(self, loop, around):
         """How often a loop runs that counts up to a constant, as JAX's do; None for any other."""
@@ -177,7 +179,7 @@ class Program:
         return max(0, -(-(limit.number - first) // step)) if step > 0 else None
 
     def _bytes(self, one, around):
-        if one.opcode in FREE:
+        if one.opcode in FREE or 'custom_call_target="AllocateBuffer"' in one.rest:
             return 0.0
         size = lambda name: sum(shape.bytes for shape in around[name].shapes) if name in around else 0.0  # noqa: E731
         result = sum(shape.bytes for shape in one.shapes)

@@ -35,9 +35,8 @@ def combine(kind, local, memory, gate):
 
 def weights(q, keys, found, null=False):
     """Softmax of every query over what it found: float32 [b,h,l,k]; arguments as in `read`."""
-    return over_groups(
-        lambda q, keys, index, real: softmax(_scores(null, q, keys[index], real))[0], q, keys, *_places(found)
-    )
+    weigh = lambda q, index, real, keys: softmax(_scores(null, q, keys(index), real))[0]  # noqa: E731
+    return over_groups(weigh, q, *_places(found), stores=(keys,))
 
 
 def read(q, keys, values, found, null=False):
@@ -58,7 +57,7 @@ def _places(found):
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _read(null, q, keys, values, index, real):
-    return over_groups(partial(_forward, null), q, keys, values, index, real)
+    return over_groups(partial(_forward, null), q, index, real, stores=(keys, values))
 
 
 def _read_forward(null, q, keys, values, index, real):
@@ -67,8 +66,8 @@ def _read_forward(null, q, keys, values, index, real):
 
 
 def _read_backward(null, saved, cotangents):
-    q, *rest = saved
-    dq = over_groups(partial(_backward, null), q, *rest, *cotangents)
+    q, keys, values, *rest = saved
+    dq = over_groups(partial(_backward, null), q, *rest, *cotangents, stores=(keys, values))
     return dq.astype(q.dtype), None, None, None, None
 
 
@@ -80,16 +79,16 @@ def _scores(null, q, k, real):
     return jnp.where(real, einsum("id,ijd->ij", q, k), 0.0 if null else MASKED)
 
 
-def _forward(null, q, keys, values, index, real):
-    """One memory: q [l,d], keys [M,d], values [M,e], index and real [l,k] -> [l,e], [l]."""
-    p, lse = softmax(_scores(null, q, keys[index], real))
-    return einsum("ij,ije->ie", jnp.where(real, p, 0.0), values[index]), lse
+def _forward(null, q, index, real, keys, values):
+    """One memory: q [l,d], index and real [l,k] -> [l,e], [l]. keys and values take entries."""
+    p, lse = softmax(_scores(null, q, keys(index), real))
+    return einsum("ij,ije->ie", jnp.where(real, p, 0.0), values(index)), lse
 
 
-def _backward(null, q, keys, values, index, real, o, lse, do, dlse):
-    k = keys[index]
+def _backward(null, q, index, real, o, lse, do, dlse, keys, values):
+    k = keys(index)
     # Where nothing was found, exp(MASKED - FLOOR) is 0.
     p = jnp.where(real, jnp.exp(_scores(null, q, k, real) - lse[:, None]), 0.0)
-    dp = einsum("ie,ije->ij", do, values[index])
+    dp = einsum("ie,ije->ij", do, values(index))
     ds = p * (dp - jnp.sum(do * o, axis=-1, keepdims=True) + dlse[:, None])
     return einsum("ij,ijd->id", ds, k)

@@ -251,10 +251,7 @@ class Model:
         return step
 
     def spread(self, mesh, slots, heads=None, entries=None):
-        """This model for a state that lies on a mesh: the names of axes (several for slots) over which each is split.
-
-        Devices search, read and write their own memories; all else is left to the compiler's partition.
-        """
+        """This model for a state that lies on a mesh, split over the named axes (several for slots); see `shards`."""
         return replace(self, layout=shards.Layout(mesh, tuple(slots), heads, entries))
 
     def measure(self, params, batch, state, key=None):

@@ -85,7 +85,10 @@ def find(search, k, q, keys, size):
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _find(search, k, q, keys, size):
     """Scores and entries, both [b,h,l,k]. With stop_gradient alone JAX would still differentiate the loops inside."""
-    results = over_groups(partial(_one_memory, search, k), q, keys, size)
+    if jax.default_backend() == "cpu":
+        results = over_groups(partial(_one_memory, search, k), q, keys, size)
+    else:
+        results = _all_memories(search, k, q, keys, size)
     return tuple(x.swapaxes(2, 3) for x in results)
 
 
@@ -139,45 +142,76 @@ def buckets_for(target, k, winners=1):
     return L
 
 
-# ---- one memory ----------------------------------------------------------------------------
+# ---- block by block ------------------------------------------------------------------------
 
 
 def _one_memory(search, k, q, keys, size):
-    """q [l,d], keys [M,d], size [] -> score, index [k,l]."""
-    (length, d), capacity = q.shape, keys.shape[0]
-    t = min(length, search.tile or length)
-    tiles = jnp.pad(q, ((0, -length % t), (0, 0))).reshape(-1, t, d)
-    step = _METHODS[search.method]
-    K = ranking.ceiling(k)
-    blocks = -(-capacity // search.block)
-    if blocks * search.block > capacity:
-        keys = jnp.pad(keys, ((0, blocks * search.block - capacity), (0, 0)))
-
-    def visit(first, block, carry):
-        """One block of keys, all tiles of queries."""
-
-        def tile(inputs):
-            q, best = inputs
-            there = first + jnp.arange(search.block, dtype=jnp.int32) < size
-            if search.method in ("exact", "buckets"):
-                scores = jnp.where(there[:, None], einsum("nd,td->nt", block, q), EMPTY)
-            else:  # these sort along the last axis
-                scores = jnp.where(there[None], einsum("td,nd->tn", q, block), EMPTY)
-            return step(search, K, scores, first, best)
-
-        return jax.lax.map(tile, (tiles, carry))
-
-    best = (jnp.full((tiles.shape[0], K, t), EMPTY), jnp.zeros((tiles.shape[0], K, t), jnp.int32))
+    """q [l,d], keys [M,d], size [] -> score, index [k,l]: all blocks of one memory after the other."""
+    blocks = -(-keys.shape[0] // search.block)
+    keys = jnp.pad(keys, ((0, blocks * search.block - keys.shape[0]), (0, 0)))
+    tiles, best = _begin(search, k, q)
     if blocks == 1:
-        best = visit(jnp.int32(0), keys, best)
-    else:
-        # Blocks beyond the last entry are not visited: a memory that is filling costs what it holds.
-        def one(n, best):
-            first = n * search.block
-            return visit(first, jax.lax.dynamic_slice_in_dim(keys, first, search.block), best)
+        return _end(k, q, _visit(search, 0, tiles, size, keys, *best))
 
-        best = jax.lax.fori_loop(0, jnp.minimum(-(-size // search.block), blocks).astype(jnp.int32), one, best)
-    return tuple(x.swapaxes(0, 1).reshape(K, -1)[:k, :length] for x in best)
+    # Blocks beyond the last entry are not visited: a memory that is filling costs what it holds.
+    def one(n, best):
+        first = n * search.block
+        return _visit(search, first, tiles, size, jax.lax.dynamic_slice_in_dim(keys, first, search.block), *best)
+
+    visits = jnp.minimum(-(-size // search.block), blocks).astype(jnp.int32)
+    return _end(k, q, jax.lax.fori_loop(0, visits, one, best))
+
+
+def _all_memories(search, k, q, keys, size):
+    """q [b,h,l,d], keys [b,h,M,d], size [b,h] -> score, index [b,h,k,l]: all memories, block after block.
+
+    As many blocks as the fullest memory has: were each to stop on its own, all would be kept from
+    running at once, and the part of a head would be copied before it is searched.
+    """
+    blocks = -(-keys.shape[2] // search.block)
+    keys = jnp.pad(keys, ((0, 0), (0, 0), (0, blocks * search.block - keys.shape[2]), (0, 0)))
+    tiles, best = _begin(search, k, q)
+    visit = lambda first, block, best: over_groups(partial(_visit, search, first), tiles, size, block, *best)  # noqa: E731
+    if blocks == 1:
+        return _end(k, q, visit(0, keys, best))
+
+    def one(n, best):
+        first = n * search.block
+        return visit(first, jax.lax.dynamic_slice_in_dim(keys, first, search.block, axis=2), best)
+
+    visits = jnp.minimum(-(-jnp.max(size) // search.block), blocks).astype(jnp.int32)
+    return _end(k, q, jax.lax.fori_loop(0, visits, one, best))
+
+
+def _begin(search, k, q):
+    """Queries [...,l,d] in tiles [...,T,t,d], and nothing found yet: score, index [...,T,K,t]."""
+    t = min(q.shape[-2], search.tile or q.shape[-2])
+    pad = [(0, 0)] * (q.ndim - 2) + [(0, -q.shape[-2] % t), (0, 0)]
+    tiles = jnp.pad(q, pad).reshape(*q.shape[:-2], -1, t, q.shape[-1])
+    shape = (*tiles.shape[:-2], ranking.ceiling(k), t)
+    return tiles, (jnp.full(shape, EMPTY), jnp.zeros(shape, jnp.int32))
+
+
+def _visit(search, first, tiles, size, block, *best):
+    """Merges what one block of one memory has, keys [n,d] of entries from `first` on, into best [T,K,t]."""
+    K, step = best[0].shape[1], _METHODS[search.method]
+
+    def tile(inputs):
+        q, best = inputs
+        there = first + jnp.arange(search.block, dtype=jnp.int32) < size
+        if search.method in ("exact", "buckets"):
+            scores = jnp.where(there[:, None], einsum("nd,td->nt", block, q), EMPTY)
+        else:  # these sort along the last axis
+            scores = jnp.where(there[None], einsum("td,nd->tn", q, block), EMPTY)
+        return step(search, K, scores, first, best)
+
+    return jax.lax.map(tile, (tiles, best))
+
+
+def _end(k, q, best):
+    """Tiles [...,T,K,t] -> score, index [...,k,l]."""
+    lead, (K, _) = best[0].shape[:-3], best[0].shape[-2:]
+    return tuple(jnp.moveaxis(x, -3, -2).reshape(*lead, K, -1)[..., :k, : q.shape[-2]] for x in best)
 
 
 # ---- exact and buckets: a tournament ----------------------------------------------------------

@@ -64,19 +64,37 @@ def write(ring, k, v, real=None, *, first=0, capacity=None):
             f"a segment of {length} does not fit into a memory of {capacity} entries;"
             " make the memory a multiple of the segment"
         )
-    if real is None:
-        real = jnp.ones((b, length), bool)
-    rank = jnp.cumsum(real, axis=1, dtype=jnp.int32)
-    # Padding, and what other parts hold, goes to an entry that does not exist, which a scatter drops.
-    entry = (ring.written[:, None] + rank - 1) % capacity - first
-    entry = jnp.where(real & (entry >= 0) & (entry < ring.capacity), entry, ring.capacity)
+    k, v, real = jnp.asarray(k), jnp.asarray(v), jnp.ones((b, length), bool) if real is None else jnp.asarray(real)
+    count = real.sum(1, dtype=jnp.int32)
+    order = jnp.argsort(~real, axis=1, stable=True)[:, None, :, None]  # the pairs that count, first and in order
+    width = min(length, ring.capacity)
+    new = [jnp.take_along_axis(jax.lax.stop_gradient(x), order, axis=2) for x in (k, v)]
+    new = [jnp.pad(x.astype(ring.keys.dtype), ((0, 0), (0, 0), (width, width), (0, 0))) for x in new]
+    begin = ring.written % capacity - first
 
-    def store(old, new):
-        new = jax.lax.stop_gradient(new).astype(old.dtype)
-        put = jax.vmap(lambda old, new, entry: old.at[:, entry].set(new, mode="drop"))
-        return put(old, new, entry)
+    def store(slot, arrays):
+        for start in (begin[slot], begin[slot] - capacity):  # what passes the end goes on at the beginning
+            arrays = tuple(_put(old, x, slot, start, count[slot], width) for old, x in zip(arrays, new, strict=True))
+        return arrays
 
-    return Ring(store(ring.keys, k), store(ring.values, v), ring.written + rank[:, -1])
+    keys, values = jax.lax.fori_loop(0, b, store, (ring.keys, ring.values))
+    return Ring(keys, values, ring.written + count)
+
+
+def _put(store, new, slot, start, count, width):
+    """A slot of store [b,h,M,d] with the first `count` pairs of new from entry `start` on, as far as it reaches.
+
+    new [b,h,width+l+width,d]: the pairs with room before and behind. All are slices: gathers and
+    scatters would have whole memories copied into another layout.
+    """
+    place = jnp.clip(start, 0, store.shape[2] - width)
+    row = place + jnp.arange(width, dtype=jnp.int32) - start
+    there = (row >= 0) & (row < count)
+    shape = (1, store.shape[1], width, store.shape[3])
+    fresh = jax.lax.dynamic_slice(new, (slot, 0, place - start + width, 0), shape)
+    old = jax.lax.dynamic_slice(store, (slot, 0, place, 0), shape)
+    window = jnp.where(there[None, None, :, None], fresh, old)
+    return jax.lax.dynamic_update_slice(store, window, (slot, 0, place, 0))
 
 
 def age(ring, index):

@@ -19,8 +19,13 @@ VERSION = 1
 COMPILED = Path(__file__).parent / "compiled"
 PAGE = Path(__file__).parent / "compiled.md"
 GIB = 2**30
-# Of one device as JAX counts them: memory, and cycles a second. Two v2 or v3 cores share a chip.
-CHIPS = {"v2": (8 * GIB, 700e6), "v3": (16 * GIB, 940e6), "v4": (32 * GIB, 1050e6), "v5e": (16 * GIB, 1500e6)}
+# Of one device as JAX counts them: bytes of memory, cycles a second, bytes a second. Two v2 or v3 cores share a chip.
+CHIPS = {
+    "v2": (8 * GIB, 700e6, 350e9),
+    "v3": (16 * GIB, 940e6, 450e9),
+    "v4": (32 * GIB, 1050e6, 1200e9),
+    "v5e": (16 * GIB, 1500e6, 819e9),
+}
 SHARE = 0.9  # of the memory: what a step may use
 
 
@@ -41,7 +46,8 @@ class Compilation:
     it would need, with its words in `problem`, and the figures of the program are missing. `state_bytes` are the parts
     of parameters, optimiser and model (caches, memories) that lie on a device. `flops` counts products, two for each
     pair of factors. Loops whose length depends on data (`unknown_loops`) count as `assumed_trips` rounds: those of a
-    full memory. `compiler_bytes` is the peak memory of the compiling process.
+    full memory. `silent_bytes` are those that are moved without an estimate of cycles. `compiler_bytes` is the peak
+    memory of the compiling process.
     """
 
     stem: str
@@ -66,6 +72,7 @@ class Compilation:
     flops: float = field(default=0.0, metadata={"optional": True})
     bytes: float = field(default=0.0, metadata={"optional": True})
     cycles: float = field(default=0.0, metadata={"optional": True})
+    silent_bytes: float = field(default=0.0, metadata={"optional": True})
     collectives: dict[str, Collective] = field(default_factory=dict, metadata={"optional": True})
     partial_reduces: int = field(default=0, metadata={"optional": True})
     unknown_loops: int = field(default=0, metadata={"optional": True})
@@ -85,7 +92,7 @@ class Compilation:
     @property
     def limit(self):
         """Bytes of a device's memory, or None for a kind that is not in `CHIPS`."""
-        return CHIPS.get(self.topology.partition(":")[0], (None, None))[0]
+        return self._chip[0]
 
     @property
     def green(self):
@@ -95,8 +102,16 @@ class Compilation:
     @property
     def seconds(self):
         """The compiler's estimate of a step; None where it gives none. Waiting for other devices is not in it."""
-        clock = CHIPS.get(self.topology.partition(":")[0], (None, None))[1]
-        return self.cycles / clock if clock and self.cycles else None
+        return self.cycles / self._chip[1] if self._chip[1] and self.cycles else None
+
+    @property
+    def silent_seconds(self):
+        """What has no estimate (gathers, sorts, partial reductions), were it bound by memory alone."""
+        return self.silent_bytes / self._chip[2] if self._chip[2] and self.cycles else None
+
+    @property
+    def _chip(self):
+        return CHIPS.get(self.topology.partition(":")[0], (None, None, None))
 
 
 def path_of(stem, topology, folder=COMPILED):

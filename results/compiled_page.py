@@ -12,8 +12,9 @@ Made from `results/compiled` by `repro check --tpu`; edits are overwritten, and 
 Nobody ran these: each row's training step, at the paper's full size, was compiled ahead of time for a topology of TPUs
 that need not be there (`v3:2x2` are the 8 cores of the first paper, `v3:4x4` the 32 of the second; a core has 16 GiB).
 All figures are of one device and one step, and the compiler's: memory is its plan; operations (products only) and bytes
-are read from its program with every loop counted as often as it runs; the time is the sum of its estimated cycles, in
-which waiting for other devices is missing. A row is green if a step leaves a tenth of the memory free.
+are read from its program with every loop counted as often as it runs; the time is the sum of its estimated cycles and,
+behind the +, what it gives no estimate for (gathers, sorts, partial reductions) at the speed of the memory; waiting for
+other devices is in neither. A row is green if a step leaves a tenth of the memory free.
 """
 COLUMNS = (
     ("Row", lambda one: f"`{one.stem}`" + (f" (as `{one.same_as}`)" if one.same_as else "")),
@@ -25,7 +26,7 @@ COLUMNS = (
     ("temporary", lambda one: _gib(one.memory["temporaries"]) if one.memory else "-"),
     ("TFLOP", lambda one: f"{one.flops / 1e12:.2f}" if one.fits else "-"),
     ("GB moved", lambda one: f"{one.bytes / 1e9:,.0f}" if one.fits else "-"),
-    ("Seconds, estimated", lambda one: f"{one.seconds:.3f}" if one.seconds is not None else "-"),
+    ("Seconds, estimated", lambda one: f"{one.seconds:.3f} + {one.silent_seconds:.3f}" if one.seconds else "-"),
     ("Partial reduces", lambda one: str(one.partial_reduces) if one.fits else "-"),
     ("Collectives", lambda one: _collectives(one)),
     ("Compiled in", lambda one: f"{duration(one.lower_seconds + one.compile_seconds)}, {_gib(one.compiler_bytes)} GiB"),
@@ -62,7 +63,7 @@ def write(folder=COMPILED, page=PAGE):
 
 def _ratios(found):
     """Estimated step times with memories of two sizes against none, beside those that the paper measured."""
-    times = {name: one.seconds for name, stem in STEP_TIMES.items() for one in found
+    times = {name: one.seconds + one.silent_seconds for name, stem in STEP_TIMES.items() for one in found
              if one.stem == stem and one.topology == "v3:4x4" and one.seconds}  # fmt: skip
     if len(times) < len(STEP_TIMES):
         return

@@ -137,6 +137,7 @@ def test_a_tpu_programs_cycles_partial_reductions_and_on_chip_memory():
     program = hlo.Program(TPU)
     assert program.costs.cycles == 12 * 110
     assert program.partial_reduces == 1
+    assert program.costs.silent == 12 * (3 * 4 + 2 * 4 + 1)  # of the counter: the others have an estimate
     assert program.costs.collectives == {"all-gather": (1, 4096.0)}
     # In each round the copy reads 4 KiB (it writes on the chip), the other reads 4 KiB and writes 2 + 4 KiB.
     # The counter is a byte or two more: 4 + 4 read, 4 written, and compared.

@@ -8,6 +8,7 @@ from jax.sharding import Mesh
 from oracles import draw
 
 from memorizing import ranking, retrieve, shards
+from memorizing.memory import read as read_memory
 from memorizing.retrieve import EMPTY, Search
 
 B, H, L, D, K = 2, 2, 5, 4, 4
@@ -149,6 +150,21 @@ def test_a_memory_spread_over_devices_gives_the_same(search):
         check(spread, q, keys, size)
     with pytest.raises(ValueError, match="k = 64 at most their share"):
         shards.find(layout, search, 64, q, keys, size)
+
+
+@pytest.mark.parametrize("search", [Search("sorted", block=64), Search("exact", block=64, tile=3)], ids=str)
+def test_the_way_of_accelerators_finds_and_reads_the_same(search, monkeypatch):
+    """All slots at once and block after block, entries taken out of whole stores: here on a processor."""
+    (q, keys), size = memory(150), np.array([150, 97])
+    wanted = find(search, K, q, keys, size)
+    attend = lambda q, found: read_memory(q, keys, -keys, found).output  # noqa: E731
+    output, back = jax.vjp(lambda q: attend(q, wanted), q)
+    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+    found = retrieve.find(search, K, q, keys, size)
+    check(found, q, keys, size)
+    there, slope = jax.vjp(lambda q: attend(q, found), q)
+    np.testing.assert_allclose(there, output, atol=1e-6)
+    np.testing.assert_allclose(slope(output)[0], back(output)[0], atol=1e-6)
 
 
 def test_no_gradient_through_the_search():
