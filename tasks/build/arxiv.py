@@ -105,6 +105,8 @@ def _units(top: Path, path: str, notes: Notes) -> Iterator[Unit]:
         name = f"{path}/{entry.name}" if path else entry.name
         if entry.name.startswith("."):
             notes["entries", "hidden"] += 1
+        elif entry.is_symlink() and not entry.is_file():
+            notes["links", "in folders"] += 1
         elif entry.is_dir():
             inside = list(folders.files(entry.path, Counter()))
             if any(_ends(file, ARCHIVES) for file, _ in inside) and not any(_ends(file, ENDINGS) for file, _ in inside):

@@ -48,7 +48,7 @@ class C4:
         if not top.is_dir():
             raise DataError(f"c4_4k: no directory at {path}. {ORIGIN}")
         _codec(self.vocabulary)  # a wrong one should be told now
-        found = [(name, place) for name, place in folders.files(str(top), notes) if name.endswith(ENDINGS)]
+        found = [(name, place) for name, place in folders.files(str(top), notes, links=True) if name.endswith(ENDINGS)]
         shards = [(name, place) for name, place in found if _SHARD.fullmatch(name)]
         if not shards and (prepared := tfds.units(top, "c4", self.name)):
             return prepared

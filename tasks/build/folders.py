@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from tasks.build.source import Notes
 
 
-def files(top: str, notes: Notes) -> Iterator[tuple[str, str]]:
+def files(top: str, notes: Notes, links: bool = False) -> Iterator[tuple[str, str]]:
     """(path from `top` on with '/', what to open) of every file below a folder; a folder's before its sub-folders'.
 
     Links, sockets and the like, and folders that cannot be looked into are left out and noted.
+
+    links  take links to files for the files: where a user has put them, as tools that fetch data do, and no stranger
     """
     waiting = [("", top)]  # the next one last
     while waiting:
@@ -17,11 +19,11 @@ def files(top: str, notes: Notes) -> Iterator[tuple[str, str]]:
         below = []
         for entry in _entries(place, notes):
             name = path + entry.name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-            if entry.is_symlink():
+            if entry.is_symlink() and not (links and entry.is_file()):
                 notes["links", "in folders"] += 1
             elif entry.is_dir(follow_symlinks=False):
                 below.append((f"{name}/", entry.path))
-            elif entry.is_file(follow_symlinks=False):
+            elif entry.is_file():
                 yield name, entry.path
             else:
                 notes["files", "that are not plain files"] += 1

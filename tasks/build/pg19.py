@@ -74,7 +74,7 @@ class PG19:
 
 
 def _books(top: Path, split: str, notes: Notes) -> Iterator[Unit]:
-    for name, place in folders.files(str(top), notes):
+    for name, place in folders.files(str(top), notes, links=True):
         if name.endswith(".txt"):
             yield Unit(f"{split}/{name}" if split else name, place, folders.size(place))
         else:

@@ -87,7 +87,9 @@ def _unpack(file: Path, draft: Draft) -> None:
 def _texts(place: Path) -> list[Path]:
     """Files of sentences, one language each, below a folder."""
     endings = tuple(f".{language}{packed}" for language in LANGUAGES for packed in ("", ".gz"))
-    return sorted(Path(file) for name, file in folders.files(str(place), Counter()) if name.endswith(endings))
+    return sorted(
+        Path(file) for name, file in folders.files(str(place), Counter(), links=True) if name.endswith(endings)
+    )
 
 
 def _copy(file: Path, draft: Draft) -> None:

@@ -164,6 +164,12 @@ def test_links_do_not_lead_out_of_a_paper(tmp_path):
     ((document,), notes) = read(Arxiv(), tmp_path / "in")
     assert "Secret" not in document.text
     assert notes == {("links", "in folders"): 2, ("inputs", "missing"): 2}
+    # A user's own links to submissions are followed; to folders they are not, since they may lead in a circle.
+    (tmp_path / "in/1001.0001.tex").symlink_to(tmp_path / "outside/secret.tex")
+    (tmp_path / "in/again").symlink_to(tmp_path / "in")
+    (document, _), notes = read(Arxiv(), tmp_path / "in")
+    assert document.text == "Secret"
+    assert notes["links", "in folders"] == 3
 
 
 def test_comments_are_kept_unless_they_are_not_wanted(tmp_path):
