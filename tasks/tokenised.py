@@ -123,9 +123,13 @@ def told(notes: Notes) -> str:
     lost = {key: count for key, count in notes.items() if key not in kept}
 
     def line(some: dict[tuple[str, str], int]) -> str:
-        return ", ".join(f"{n} {what if n > 1 else what[:-1]} {reason}" for (what, reason), n in sorted(some.items()))
+        return ", ".join(f"{n} {what if n > 1 else _one(what)} {reason}" for (what, reason), n in sorted(some.items()))
 
     return "; ".join(part for part in (line(lost) + " left out" * bool(lost), line(kept)) if part)
+
+
+def _one(what: str) -> str:
+    return f"{what[:-3]}y" if what.endswith("ies") else what[:-1]
 
 
 @contextlib.contextmanager
