@@ -66,7 +66,7 @@ class Splitting:
 @dataclass(frozen=True)
 class Plan:
     """splits  the documents of each as (number of the part, entry), in the order of the parts
-    first   document -> the first one that it belongs with, where that is another
+    first   document that stays -> the first one that it belongs with, where that is another
     notes   what was left out
     """
 
@@ -99,16 +99,17 @@ def plan(parts: list[list[Entry]], splitting: Splitting) -> Plan:
     ours.sort(key=lambda one: one[1].name)
     firsts = _firsts([entry for _, entry in ours], splitting.similar)
     chosen = _chosen(firsts, splitting)
-    texts = set()
+    texts, others = set(), {}
     for (number, entry), first in zip(ours, firsts, strict=True):
         if entry.sha256 in texts:
             notes["documents", "equal to another"] += 1
-        else:
-            texts.add(entry.sha256)
-            splits[chosen[first]].append((number, entry))
+            continue
+        texts.add(entry.sha256)
+        splits[chosen[first]].append((number, entry))
+        if entry.name != first:
+            others[entry.name] = first
     for members in splits.values():
         members.sort(key=lambda one: (one[0], one[1].offset))
-    others = {entry.name: first for (_, entry), first in zip(ours, firsts, strict=True) if entry.name != first}
     return Plan(splits, others, notes)
 
 
