@@ -82,7 +82,7 @@ class Definitions:
 def definitions(
     length: int = 64,
     pairs: int = 288,
-    names: int = 64,
+    names: int = 32,
     values: int = 16,
     near: int = 24,
     far: int = 192,
