@@ -37,9 +37,9 @@ def signature(text):
 def test_agreement_of_signatures_is_the_similarity_of_sets():
     draw = random.Random(0)
     errors = []
-    for words in (40, 300, 5000):
+    for words in (40, 300, 2000):
         for share in (0.0, 0.005, 0.02, 0.05, 0.2, 1.0):
-            for _ in range(10):
+            for _ in range(6):
                 text = text_of(draw, words)
                 other = changed(draw, text, share)
                 exact = jaccard(text, other)
