@@ -99,10 +99,9 @@ class Forest:
 def _runs(keys: np.ndarray) -> Iterator[np.ndarray]:
     """Numbers of the entries that share a key, in their order, for each key [n] that occurs more than once."""
     order = np.argsort(keys, kind="stable")
-    edges = np.flatnonzero(np.diff(keys[order])) + 1
-    for run in np.split(order, edges):
-        if len(run) > 1:
-            yield run
+    edges = np.flatnonzero(np.diff(keys[order], prepend=~keys[order[:1]], append=~keys[order[-1:]]))
+    for run in np.flatnonzero(np.diff(edges) > 1):
+        yield order[edges[run] : edges[run + 1]]
 
 
 @functools.cache
