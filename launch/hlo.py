@@ -1,15 +1,17 @@
 """What one run of a compiled program costs, read from its text, with the bodies of loops counted as often as they run.
 
 XLA's own report (`cost_analysis`) counts the body of a loop once, and here everything is scanned: layers, heads, blocks
-of queries. A loop of known length says so in its text. Counted are multiplications and additions of products (two
-for each pair of factors, as is usual), bytes read and written outside the on-chip memory, cycles as the compiler
-estimated them, and collectives. Slices of a larger array are counted as what is read of it.
+of queries. The length of a loop is in its text, or it counts up to a constant. Counted are multiplications and
+additions of products (two for each pair of factors, as is usual), bytes read and written outside the on-chip memory,
+cycles as the compiler estimated them, and collectives. Slices of a larger array are counted as what is read of it.
 """
 
 import math
 import re
 from functools import cached_property
 from typing import NamedTuple
+
+from launch.hlo_text import parse
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast")
 # Instructions that move nothing by themselves: names for parts, or frames whose contents are counted on their own.
@@ -18,7 +20,6 @@ FREE = (
     *("partition-id", "replica-id", "iota", "opt-barrier", "async-start", "async-update", "async-done"),
     *(f"{name}-done" for name in (*COLLECTIVES, "copy", "send", "recv")),
 )
-WIDTHS = {"pred": 1, "token": 0, "opaque": 0, "s4": 0.5, "u4": 0.5, "bf16": 2, "c64": 8, "c128": 16}
 SLICES = ("dynamic-slice", "slice", "gather")
 
 
@@ -44,50 +45,6 @@ class Costs(NamedTuple):
 NOTHING = Costs(0.0, 0.0, 0.0, 0.0, {})
 
 
-class Shape(NamedTuple):
-    """An array; ``bytes`` is 0 for those in on-chip memory."""
-
-    dims: tuple
-    bytes: float
-
-
-class Instruction(NamedTuple):
-    """One line of a computation. ``shapes``: of its result, one for an array, several for a tuple."""
-
-    name: str
-    shapes: list
-    opcode: str
-    operands: list
-    rest: str  # what follows the operands
-    root: bool
-
-    def called(self, attribute):
-        """Names of the computations under an attribute, such as ``calls=%name`` or ``branch_computations={%a, %b}``."""
-        found = re.search(rf"\b{attribute}=(?:{{([^}}]*)}}|(%?[\w.\-]+))", self.rest)
-        return [name.strip().lstrip("%") for name in (found[1] or found[2]).split(",")] if found else []
-
-    @property
-    def number(self):
-        """The value of a constant that is a whole number, else None."""
-        found = re.match(r"(-?\d+)\)", self.rest) if self.opcode == "constant" else None
-        return int(found[1]) if found else None
-
-    @property
-    def index(self):
-        """Which element of a tuple it takes."""
-        return int(re.search(r"\bindex=(\d+)", self.rest)[1])
-
-    def setting(self, name):
-        """A whole number in the instruction's ``backend_config``, or None."""
-        found = re.search(rf'"{name}":(?:{{"n":)?"?(\d+)', self.rest)
-        return int(found[1]) if found else None
-
-    def numbers(self, name):
-        """The whole numbers of an attribute such as ``lhs_contracting_dims={1,2}``."""
-        found = re.search(rf"\b{name}={{([\d,]*)}}", self.rest)
-        return [int(n) for n in found[1].split(",") if n] if found else []
-
-
 class Program:
     """A compiled program.
 
@@ -98,7 +55,7 @@ class Program:
 
     def __init__(self, text, unknown_trips=1):
         self.text, self.unknown_trips = text, unknown_trips
-        self.computations, self.entry = _parse(text)
+        self.computations, self.entry = parse(text)
         self.unknown = 0  # loops of unknown length that were counted
         self._known = {}
 
@@ -277,68 +234,6 @@ def _meetings(out, size, length, stride, low, spread, apart):
         if hit is not None and hit <= min(end, out - 1):
             count += (min(end, out - 1) - hit) // period + 1
     return count
-
-
-# ---- reading ---------------------------------------------------------------------------------
-
-
-def _parse(text):
-    """{computation: {instruction: Instruction}}, and the name of the one that is run."""
-    computations, current, entry = {}, None, None
-    for line in text.splitlines():
-        if current is None or not line.startswith(" "):
-            head = re.match(r"(ENTRY )?%?([\w.\-]+) .*{$|(ENTRY )?%?([\w.\-]+) {$", line)
-            if head and not line.startswith("HloModule"):
-                current = computations.setdefault(head[2] or head[4], {})
-                entry = head[2] or head[4] if line.startswith("ENTRY") else entry
-            continue
-        one = _instruction(line.strip())
-        if one:
-            current[one.name] = one
-    if entry is None:
-        raise ValueError("the text has no ENTRY computation; wanted that of a compiled program, compiled.as_text()")
-    return computations, entry
-
-
-def _instruction(line):
-    head = re.match(r"(ROOT )?%?([\w.\-]+) = ", line)
-    if not head:
-        return None
-    kind, rest = _up_to_space(line[head.end() :])
-    opcode, _, rest = rest.partition("(")
-    depth, end = 1, 0
-    for end, sign in enumerate(rest):  # noqa: B007
-        depth += (sign == "(") - (sign == ")")
-        if not depth:
-            break
-    inside, after = rest[:end], rest[end + 1 :]
-    operands = re.findall(r"%([\w.\-]+)", inside)
-    # A parameter's number and a constant's value stand where others have operands.
-    return Instruction(
-        head[2], _shapes(kind), opcode.strip(), operands, after if operands else f"{inside}){after}", bool(head[1])
-    )
-
-
-def _up_to_space(text):
-    """(the type at the beginning of ``text``, the rest). Types of tuples are in brackets and have spaces."""
-    depth = 0
-    for place, sign in enumerate(text):
-        depth += (sign in "({[") - (sign in ")}]")
-        if sign == " " and not depth:
-            return text[:place], text[place + 1 :]
-    return text, ""
-
-
-def _shapes(text):
-    shapes = []
-    for kind, dims, layout in re.findall(r"([a-z]\w*)\[([\d,<=]*)\](?:{([^}]*)})?", text):
-        dims = tuple(int(n.lstrip("<=")) for n in dims.split(",") if n)
-        width = WIDTHS.get(kind, int(re.search(r"\d+", kind)[0]) / 8 if re.search(r"\d", kind) else 0)
-        if kind.startswith("f8"):
-            width = 1
-        outside = not re.search(r"S\([1-9]", layout)
-        shapes.append(Shape(dims, math.prod(dims) * width * outside))
-    return shapes
 
 
 def names_of(collectives):

@@ -7,6 +7,7 @@ checkpoints are written by all together, so the run's folder must be on a disk t
 import contextlib
 import os
 import re
+import sys
 
 import jax
 import numpy as np
@@ -92,8 +93,12 @@ def together(advice):
         ) from None
 
 
-def leave():
-    """Ends the connection, where there is one, without waiting for processes that are gone."""
-    if jax.distributed.is_initialized():
-        with contextlib.suppress(Exception):
-            jax.distributed.shutdown()
+def leave(code=0):
+    """Ends this process if it is one of several: after a failure at once, since others may never answer again."""
+    if not jax.distributed.is_initialized():
+        return
+    if code:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    jax.distributed.shutdown()

@@ -46,8 +46,8 @@ class Compilation:
     it would need, with its words in `problem`, and the figures of the program are missing. `state_bytes` are the parts
     of parameters, optimiser and model (caches, memories) that lie on a device. `flops` counts products, two for each
     pair of factors. Loops whose length depends on data (`unknown_loops`) count as `assumed_trips` rounds: those of a
-    full memory. `silent_bytes` are those that are moved without an estimate of cycles. `compiler_bytes` is the peak
-    memory of the compiling process.
+    full memory. `silent_bytes` are moved without an estimate of cycles. `processor_seconds` of compiling, all cores
+    together, feel other work on the machine less than wall time does. `compiler_bytes`: that process's peak memory.
     """
 
     stem: str
@@ -68,6 +68,7 @@ class Compilation:
     lower_seconds: float
     compile_seconds: float
     compiler_bytes: int
+    processor_seconds: float = field(default=0.0, metadata={"optional": True})
     memory: dict[str, int] = field(default_factory=dict, metadata={"optional": True})
     flops: float = field(default=0.0, metadata={"optional": True})
     bytes: float = field(default=0.0, metadata={"optional": True})

@@ -111,6 +111,12 @@ def test_fully_sharded_state_takes_a_part_of_the_memory_on_each_device():
     assert held["parts"] < 0.2 * total["parts"]
 
 
+def test_gin_sets_it():
+    lines = ("Experiment.sharding = @Sharding()", "Sharding.fully = 2", "Sharding.rules = [('norm$', ['data'])]")
+    made = config.build(files.compose(ROWS_OF["reformer"], "tiny", overrides=lines))
+    assert made.sharding == Sharding(fully=2, rules=(("norm$", (DATA,)),))
+
+
 def test_own_rules_come_first():
     found, _ = specs("memorizing", Sharding(fully=2, rules=(("params/embedding$", (None, DATA)),)))
     assert found["params/embedding"] == PartitionSpec(None, DATA)
