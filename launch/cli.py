@@ -33,6 +33,10 @@ def main(argv=None):
         return arguments.command(arguments) or 0
     except UserError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
+        if getattr(arguments, "processes", None):
+            from launch import processes
+
+            processes.leave(error)
         return error.code
     except BrokenPipeError:  # the reader of a pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

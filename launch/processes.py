@@ -12,7 +12,7 @@ import sys
 import jax
 import numpy as np
 
-from launch.errors import ConfigError, RunError
+from launch.errors import ConfigError, RunError, Stopped
 
 AUTO = "auto"
 AGREE_EVERY = 10  # steps between two questions whether somebody was asked to stop: a question makes all wait for all
@@ -93,12 +93,17 @@ def together(advice):
         ) from None
 
 
-def leave(code=0):
-    """Ends this process if it is one of several: after a failure at once, since others may never answer again."""
+def leave(error=None):
+    """Ends this process if it is one of several, after an error that was told. Else it only returns.
+
+    Where all were asked to stop they part together; after any other error at once, since others may never answer again.
+    """
     if not jax.distributed.is_initialized():
         return
-    if code:
+    if error is None or isinstance(error, Stopped):
+        with contextlib.suppress(Exception):
+            jax.distributed.shutdown()
+    if error is not None:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(code)
-    jax.distributed.shutdown()
+        os._exit(error.code)

@@ -15,7 +15,7 @@ from importlib import metadata
 
 from launch import composition as files
 from launch.errors import ConfigError, RunError
-from results import compilations
+from results import compilations, compiled_page
 from results.validation import RecordError
 
 # What the papers trained on, as JAX counts devices: 8 cores, 32 cores. A row's header may name another one.
@@ -25,7 +25,7 @@ PATIENCE = 3600  # seconds for one row
 
 
 def check(stems, topology=None, folder=compilations.COMPILED, again=False, overrides=(), say=print):
-    """Compiles rows and writes their records.
+    """Compiles rows, writes their records, and renews the page that shows them.
 
     Args:
       stems: rows, or experiments of them: the columns of a table have one program. topology: such as 'v3:4x4', or
@@ -62,6 +62,8 @@ def check(stems, topology=None, folder=compilations.COMPILED, again=False, overr
             compilations.write(record, folder)
         failed += not one.green
         say(line(one))
+    if folder == compilations.COMPILED:
+        compiled_page.write()
     return int(failed > 0)
 
 
