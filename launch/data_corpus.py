@@ -127,7 +127,7 @@ def shown(task, split, document, segment):
     yield f"  document_start  {int(row['document_start'])} ({first})"
     for name in ("decoder_input_tokens", "decoder_target_tokens"):
         yield f"  {name}"
-        yield f"    {'|'.join(task.source.codec.pieces(row[name][real]))}"
+        yield f"    {'|'.join(task.source.codec.pieces(row[name][real]))}".replace("\n", "\\n")
 
 
 def _open(place):

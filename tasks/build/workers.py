@@ -46,7 +46,9 @@ class Workers:
         if not elements:
             return
         beam = library()
-        runner, options = (None, self.options) if self.options else _here(min(self.count, len(elements)))
+        # Starting a process takes seconds; it is to have several elements to do.
+        count = min(self.count, max(len(elements) // 4, 1))
+        runner, options = (None, self.options) if self.options else _here(count)
         fault.unlink(missing_ok=True)
         careful = functools.partial(_careful, function, str(fault))
         with beam.Pipeline(runner, beam.pipeline.PipelineOptions(list(options))) as pipeline:
