@@ -14,6 +14,7 @@ import sys
 from importlib import metadata
 
 from launch import composition as files
+from launch import hugepages
 from launch.errors import ConfigError, RunError
 from results import compilations, compiled_page
 from results.validation import RecordError
@@ -143,6 +144,7 @@ def run(setting):
     """The facts that a child process found. Raises RunError with its last line if it fails."""
     path = os.pathsep.join(filter(None, [str(files.ROOT), os.environ.get("PYTHONPATH")]))
     environment = {
+        hugepages.TUNABLES: hugepages.WANTED,
         **os.environ,
         "PYTHONPATH": path,
         "JAX_PLATFORMS": "cpu",
