@@ -48,6 +48,7 @@ class Arxiv:
     strip: bool = option(False, "leave out TeX's comments, which are kept otherwise")
 
     name: ClassVar[str] = "arxiv"
+    files: ClassVar[tuple[str, ...]] = ("metadata",)
 
     def units(self, path: str, notes: Notes) -> list[Unit]:
         """Submissions, bulk tars and folders of papers at `path`."""

@@ -19,7 +19,7 @@ import shutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,9 @@ class Job:
         return TEXT.get(self.source.name, "text"), "name"
 
     def options(self) -> dict[str, Any]:
-        return asdict(self.source)  # type: ignore[call-overload]
+        """The source's options, with files by what is in them: where they lie decides nothing."""
+        named = asdict(self.source)  # type: ignore[call-overload]
+        return named | {name: _contents(named[name]) for name in getattr(self.source, "files", ()) if named[name]}
 
     def words(self) -> str | None:
         return codec(self.vocabulary).name if self.vocabulary else None
@@ -120,6 +122,11 @@ def build(job: Job, out: str | Path, workers: Workers | None = None, watch: Watc
     ready.rename(final)
     shutil.rmtree(draft)
     return final
+
+
+@lru_cache
+def _contents(path: str) -> dict[str, Any]:
+    return {"name": Path(path).name, **manifest.checksum(Path(path).expanduser())}
 
 
 def _check_outside(final: Path, paths: Sequence[str]) -> None:

@@ -58,7 +58,10 @@ def option(default: Any, help: str) -> Any:
 
 
 class Source(Protocol):
-    """A reader of one corpus. A frozen dataclass of plain values, which are its options (see `option`)."""
+    """A reader of one corpus. A frozen dataclass of plain values, which are its options (see `option`).
+
+    Options that are paths are named in `files`, a class variable that may be missing.
+    """
 
     name: ClassVar[str]  # of the corpus, which is its task's: 'arxiv', 'github', ...
 

@@ -9,6 +9,8 @@ from collections import Counter
 import pytest
 
 from tasks.build.arxiv import Arxiv
+from tasks.build.pipeline import Job
+from tasks.build.plan import Splitting
 from tasks.task import DataError
 
 DOC = "\\documentclass{amsart}\n\\begin{document}\n%s\n\\end{document}\n"
@@ -127,6 +129,16 @@ def test_the_metadata_chooses_papers_and_knows_their_licences(tmp_path):
     assert notes["metadata lines", "not usable"] == 2
     assert set(chosen(primary=True)[0]) == {"math/9901001v2"}
     assert set(chosen(categories="math.NT, math-ph")[0]) == {"1001.0002", "math/9901001v2"}
+    # A build is the same wherever its metadata lies, and another if something else stands there.
+    copy, other = tmp_path / "copies" / "metadata.json", tmp_path / "others" / "metadata.json"
+    for path, more in ((copy, ""), (other, json.dumps(lines[0]) + "\n")):
+        path.parent.mkdir()
+        path.write_text(metadata.read_text() + more)
+    first, second, third = (
+        Job(Arxiv(metadata=str(path)), ("papers",), Splitting()).options() for path in (metadata, copy, other)
+    )
+    assert first == second != third
+    assert first["metadata"]["name"] == "metadata.json"
     with pytest.raises(DataError, match=r"names no paper of math\.XX"):
         chosen(categories="math.XX")
     with pytest.raises(DataError, match="cannot read the metadata"):
