@@ -97,12 +97,7 @@ class Arxiv:
 
 def _units(top: Path, path: str, notes: Notes) -> Iterator[Unit]:
     """Units below a folder, whose path from the source's root on is `path`."""
-    try:
-        entries = sorted(os.scandir(top), key=lambda entry: entry.name)
-    except OSError:
-        notes["folders", "unreadable"] += 1
-        return
-    for entry in entries:
+    for entry in folders.entries(top, notes):
         name = f"{path}/{entry.name}" if path else entry.name
         if entry.name.startswith("."):
             notes["entries", "hidden"] += 1

@@ -17,7 +17,7 @@ def files(top: str, notes: Notes, links: bool = False) -> Iterator[tuple[str, st
     while waiting:
         path, place = waiting.pop()
         below = []
-        for entry in _entries(place, notes):
+        for entry in entries(place, notes):
             name = path + entry.name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
             if entry.is_symlink() and not (links and entry.is_file()):
                 notes["links", "in folders"] += 1
@@ -30,10 +30,11 @@ def files(top: str, notes: Notes, links: bool = False) -> Iterator[tuple[str, st
         waiting += reversed(below)
 
 
-def _entries(place: str, notes: Notes) -> list[os.DirEntry[str]]:
+def entries(place: str | os.PathLike[str], notes: Notes) -> list[os.DirEntry[str]]:
+    """What lies in a folder, by name; nothing, which is noted, if it cannot be read."""
     try:
-        with os.scandir(place) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
+        with os.scandir(place) as found:
+            return sorted(found, key=lambda entry: entry.name)
     except OSError:
         notes["folders", "unreadable"] += 1
         return []

@@ -58,7 +58,7 @@ def find(path: str, notes: Notes) -> list[Unit]:
 
 
 def _below(folder: Path, name: str, depth: int, notes: Notes) -> Iterator[Unit]:
-    for entry in _entries(folder, notes):
+    for entry in folders.entries(folder, notes):
         path = Path(entry.path)
         inner = f"{name}{entry.name}"
         if entry.is_symlink():
@@ -76,22 +76,13 @@ def _below(folder: Path, name: str, depth: int, notes: Notes) -> Iterator[Unit]:
             notes["entries", "other than projects"] += 1
 
 
-def _entries(folder: Path, notes: Notes) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except OSError:
-        notes["folders", "unreadable"] += 1
-        return []
-
-
 def _is_project(file: Path) -> bool:
     return file.name.endswith((*ARCHIVES, *LINES)) or (file.name.endswith(exports.SUFFIXES) and exports.is_export(file))
 
 
 def _holds_projects(folder: Path) -> bool:
     """Whether there is nothing in a folder but folders and what is a project by itself."""
-    below = [Path(entry.path) for entry in _entries(folder, Counter())]
+    below = [Path(entry.path) for entry in folders.entries(folder, Counter())]
     return bool(below) and all(path.name != ".git" and (path.is_dir() or _is_project(path)) for path in below)
 
 
@@ -101,13 +92,7 @@ def _unit(name: str, place: Path) -> Unit:
 
 def _size(place: Path) -> int:
     files = folders.files(os.fspath(place), Counter()) if place.is_dir() else [("", os.fspath(place))]
-    size = 0
-    for _, path in files:
-        try:
-            size += os.stat(path).st_size
-        except OSError:  # whoever reads it notes that
-            pass
-    return size
+    return sum(folders.size(path) for _, path in files)
 
 
 def projects(unit: Unit, notes: Notes, wanted: Callable[[str], bool]) -> Iterator[Project]:

@@ -11,6 +11,7 @@ import zipfile
 from collections import Counter
 
 import pytest
+from build_stand_ins import tar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,22 +23,6 @@ from tasks.build.lines import lines
 FILES = {"a.tex": b"\\input{b}\n", "sub/b.tex": b"", "sub/deep/c": bytes(range(256)) * 40, "é.tex": b"x" * 513}
 LIMIT = Limit()
 FUZZ = settings(max_examples=150, deadline=None, derandomize=True, database=None)
-
-
-def tar(files, pack=bytes, **more):
-    """A tar of name -> contents, and of `more` TarInfos without contents."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as archive:
-        for name, data in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-        for name, fields in more.items():
-            info = tarfile.TarInfo(name)
-            for key, value in fields.items():
-                setattr(info, key, value)
-            archive.addfile(info)
-    return pack(out.getvalue())
 
 
 def zipped(files, method=zipfile.ZIP_DEFLATED):

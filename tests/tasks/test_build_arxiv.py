@@ -1,12 +1,11 @@
 """arXiv: papers from bulk tars, submissions and folders, with whatever else arXiv holds counted."""
 
 import gzip
-import io
 import json
-import tarfile
 from collections import Counter
 
 import pytest
+from build_stand_ins import read, tar, wrote
 
 from tasks.build.arxiv import Arxiv
 from tasks.build.pipeline import Job
@@ -14,16 +13,6 @@ from tasks.build.plan import Splitting
 from tasks.task import DataError
 
 DOC = "\\documentclass{amsart}\n\\begin{document}\n%s\n\\end{document}\n"
-
-
-def tar(files):
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as archive:
-        for name, data in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    return out.getvalue()
 
 
 ONE = gzip.compress((DOC % "Café").encode("latin-1"))
@@ -51,21 +40,6 @@ SUBMISSIONS = {
     "1001.0006.gz": MANY[:-20],
     "math9901001v2.gz": gzip.compress(b"\\magnification=1 Text\\bye"),
 }
-
-
-def wrote(top, files):
-    for name, data in files.items():
-        (top / name).parent.mkdir(parents=True, exist_ok=True)
-        (top / name).write_bytes(data if isinstance(data, bytes) else data.encode())
-    return top
-
-
-def read(source, path):
-    """(documents, notes) of everything at a path."""
-    notes = Counter()
-    units = source.units(str(path), notes)
-    assert [unit.name for unit in units] == sorted(unit.name for unit in units)
-    return [document for unit in units for document in source.read(unit, notes)], +notes
 
 
 def test_submissions_are_papers_whatever_they_hold(tmp_path):

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 
 import pytest
+from build_stand_ins import read, wrote
 
 from tasks import subwords
 from tasks.build import pg19, records
@@ -13,21 +14,6 @@ from tasks.build.pg19 import PG19
 from tasks.task import DataError
 
 SAMPLE = PG19(sample=True)
-
-
-def wrote(top, files):
-    for name, data in files.items():
-        (top / name).parent.mkdir(parents=True, exist_ok=True)
-        (top / name).write_bytes(data if isinstance(data, bytes) else data.encode())
-    return top
-
-
-def read(source, path):
-    """(documents, notes) of everything at a path."""
-    notes = Counter()
-    units = source.units(str(path), notes)
-    assert [unit.name for unit in units] == sorted(unit.name for unit in units)
-    return [document for unit in units for document in source.read(unit, notes)], +notes
 
 
 def prepared(top, name, split, examples, integers=b""):
