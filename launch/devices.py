@@ -1,5 +1,7 @@
 """What the machine says about its devices and their memory. Where arrays lie on them: `launch.sharding`."""
 
+import ctypes
+import functools
 import resource
 import sys
 
@@ -27,6 +29,31 @@ def _cores():
     import os
 
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+
+
+@functools.cache
+def compiler_options(platform):
+    """XLA's options for a training step on a platform, as ``jax.jit`` takes them; None for its defaults.
+
+    On processors without its library of fused products (YNN), whose buffers stand in no account of memory: a Reformer's
+    step on 1,048,576 tokens held 21 GiB with it and 12.4 without, and no step that was measured is slower without.
+    """
+    if platform != "cpu":
+        return None
+    options = {"xla_cpu_experimental_ynn_fusion_type": ""}
+    try:
+        jax.jit(lambda: 0, compiler_options=options).lower().compile()
+    except jax.errors.JaxRuntimeError:  # a version of XLA that has no such library
+        return None
+    return options
+
+
+def trim_memory():
+    """Gives memory that was freed, such as a compiler's, back to the system, where the C library can (glibc)."""
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (AttributeError, OSError, TypeError):  # another C library; Windows has no process-wide handle
+        pass
 
 
 def reset_peak_memory():

@@ -64,7 +64,7 @@ def table(cells):
         ("times faster than full shared-QK attention (median of paired ratios)", "faster_than_full", "{:.2f}".format),
         (f"time against length {lengths[0]} (median of paired ratios)", "against_shortest", "{:.2f}".format),
         ("temporary memory, MiB (XLA's account)", "temp_bytes", lambda x: f"{x / 2**20:.0f}"),
-        ("peak memory of the process or device, MiB", "peak_bytes", lambda x: f"{x / 2**20:.0f}"),
+        ("peak memory of the process or device while steps ran, MiB", "peak_bytes", lambda x: f"{x / 2**20:.0f}"),
     ]
     for title, field, show in views:
         lines += ["", title, f"{'':30}" + "".join(f"{length:>10}" for length in lengths)]

@@ -139,6 +139,7 @@ def memory(setting):
     import optax
 
     import memorizing
+    from launch import devices
 
     names = ("vocabulary", "layers", "width", "hidden", "heads", "head_width", "memory", "segment", "neighbours")
     names += ("cache", "dtype", "memory_dtype")
@@ -151,7 +152,9 @@ def memory(setting):
     shape = (setting["batch"], setting["segment"])
     tokens = jax.random.randint(jax.random.key(0), shape, 0, setting["vocabulary"])
 
-    @functools.partial(jax.jit, donate_argnums=(0, 1, 2))
+    @functools.partial(
+        jax.jit, donate_argnums=(0, 1, 2), compiler_options=devices.compiler_options(jax.default_backend())
+    )
     def update(params, moments, state, tokens):
         batch = {
             "decoder_target_tokens": tokens,

@@ -91,7 +91,8 @@ def profile_attention(
       One dict per cell, as written to the .jsonl file: the setting; `seconds` (median) and `all_seconds`;
       `faster_than_full` (median over turns of shared-QK full / this, at the same length); `against_shortest` (median
       over turns of this / itself at the shortest length); `temp_bytes` (XLA's account of temporary memory),
-      `peak_bytes` (device memory in use, or on CPU the child's maximal resident set); or `missing`, a reason.
+      `peak_bytes` (device memory in use, or on CPU the child's resident set, at most while it ran); or `missing`, a
+      reason.
     """
     lengths = sorted(set(lengths))
     for length in lengths:

@@ -74,7 +74,8 @@ def run(args):
     """Measures training steps of the Memorizing Transformer without and with memories; prints one JSON line per size.
 
     `temp_bytes` is XLA's account of temporary memory and `temp_growth_bytes` what a memory adds to it, `state_bytes`
-    what memories and caches hold, `peak_bytes` what the process (on CPU) or the device held at most.
+    what memories and caches hold, `peak_bytes` what the process (on CPU) or the device held at most while steps ran,
+    `compile_peak_bytes` what the process held before.
     """
     setting = {"what": "memory", "kind": "memory", **PRESETS[args.preset], **SHARED}
     setting.update({name: getattr(args, name) for name in SIZES if getattr(args, name) is not None})

@@ -56,9 +56,8 @@ def run(args):
     """Measures training steps: tokens a second, peak memory, compile time; prints one JSON line per setting.
 
     `temp_bytes` is XLA's account of temporary memory, `activation_bytes` the same without the gradients of the
-    parameters, `peak_bytes` what the process (on CPU) or the device held at most. On CPU that includes what XLA's
-    library of fused products takes besides, half as much again in very long sequences:
-    XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= does without the library, at about the same speed.
+    parameters, `peak_bytes` what the process (on CPU) or the device held at most while steps ran, `compile_peak_bytes`
+    what the process held before.
     """
     cells = []
     for length, attention, layers in itertools.product(args.lengths, args.attention, args.layers):

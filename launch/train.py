@@ -12,7 +12,7 @@ import numpy as np
 import optax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from launch import processes, sharding, swapping
+from launch import devices, processes, sharding, swapping
 from launch.checkpoint import Checkpoints
 from launch.errors import CheckpointError, NonFiniteLoss, Stopped
 from launch.evaluate import SUMS, evaluate, example_sums
@@ -205,7 +205,8 @@ def _jitted_update(settings, leaves, tree, batch_sharding, swap):
     step = functools.partial(_update, gradient=gradient, descend=descend, accumulate=accumulate)
     whole = NamedSharding(batch_sharding.mesh, PartitionSpec())
     shardings = {"in_shardings": (state, batch_sharding, None), "out_shardings": (state, whole)}
-    return jax.jit(step, **shardings, donate_argnums=0)
+    options = devices.compiler_options(batch_sharding.mesh.devices.flat[0].platform)
+    return jax.jit(step, **shardings, donate_argnums=0, compiler_options=options)
 
 
 def _update(state, batch, key, *, gradient, descend, accumulate):

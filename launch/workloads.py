@@ -5,7 +5,6 @@ Needs jax, optax and reformer; TensorFlow, seqio and gin are never imported.
 
 import json
 import os
-import resource
 import sys
 import time
 from typing import NamedTuple
@@ -53,6 +52,7 @@ def training(setting):
     import optax
 
     import reformer
+    from launch import devices
 
     names = ("vocabulary", "length", "layers", "width", "hidden", "heads", "residual", "backward", "dtype")
     axial = {"positions": "axial"} if setting["positions"] == "axial" else {}
@@ -77,7 +77,7 @@ def training(setting):
         updates, state = optimizer.update(grads, state, params)
         return optax.apply_updates(params, updates), state
 
-    @functools.partial(jax.jit, donate_argnums=(0, 1))
+    @functools.partial(jax.jit, donate_argnums=(0, 1), compiler_options=devices.compiler_options(jax.default_backend()))
     def update(params, state, tokens, key):
         loss, grads = gradient(params, tokens, key)
         return *descend(params, state, grads), loss
@@ -195,9 +195,13 @@ def serve(setting):
     """A process's life: compile and warm up one cell, say so, then one line of answer per line of input."""
     import jax
 
+    from launch import devices
+
     began = time.perf_counter()
     work = Work(*WORKLOADS[setting["what"]](setting))
-    compiled = time.perf_counter()
+    compiled, compile_peak = time.perf_counter(), devices.peak_memory_bytes()
+    devices.trim_memory()
+    devices.reset_peak_memory()
     first, times = seconds(work.step), 1
     if first < 1:
         # Short steps are repeated within a measurement, or the clock and the dispatch would be measured.
@@ -206,7 +210,8 @@ def serve(setting):
     facts = {
         "compile_seconds": compiled - began,
         "first_seconds": first,
-        "peak_bytes": peak_bytes(device),
+        "compile_peak_bytes": compile_peak,
+        "peak_bytes": devices.peak_memory_bytes(),
         "temp_bytes": work.program and work.program.memory_analysis().temp_size_in_bytes,
         "device": {"platform": device.platform, "kind": device.device_kind, "cores": cores()},
         "versions": {"jax": jax.__version__, "python": ".".join(map(str, sys.version_info[:3]))},
@@ -220,7 +225,7 @@ def serve(setting):
         jax.block_until_ready(out)
         wall = (time.perf_counter() - began) / times
         processor = (time.process_time() - used) / times
-        answer = {"seconds": wall, "processor_seconds": processor, "peak_bytes": peak_bytes(device)}
+        answer = {"seconds": wall, "processor_seconds": processor, "peak_bytes": devices.peak_memory_bytes()}
         print(json.dumps(answer), flush=True)
 
 
@@ -231,15 +236,6 @@ def seconds(step):
     began = time.perf_counter()
     jax.block_until_ready(step())
     return time.perf_counter() - began
-
-
-def peak_bytes(device):
-    """Bytes held at most: by the device where it counts them, else by this process."""
-    peak = (device.memory_stats() or {}).get("peak_bytes_in_use")
-    if peak is None:
-        unit = 1 if sys.platform == "darwin" else 1024
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    return peak
 
 
 def cores():
