@@ -26,6 +26,10 @@ def main(argv=None):
     # Before anything imports TensorFlow, which else begins by talking.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    for word in sys.argv[1:] if argv is None else argv:
+        if any("\udc80" <= character <= "\udcff" for character in word):  # how Python keeps bytes that are no text
+            print(f"{PROGRAM}: {os.fsencode(word)!r} is not UTF-8, as all words must be; convert it", file=sys.stderr)
+            return 2
     arguments = _parser().parse_args(argv)
     if argv is None and arguments.name in COMPUTING:
         hugepages.use()

@@ -18,6 +18,7 @@ from launch.errors import ConfigError
 GREY = 128  # of pixels not given to the model
 PROMPT = 512  # tokens of a test example that are given if they are text, or four segments if that is more
 COUNTS = {"text": 1, "picture": 4, "translation": 5}
+DEFAULTS = {"tokens": None, "count": None, "temperature": 1.0, "top_k": None, "top_p": 1.0, "draw": 0, "out": None}
 
 
 def add_arguments(parser):
@@ -33,9 +34,9 @@ examples:
 The same STEM, --scale, --seed, --set and --workdir as for `repro run`: they name the run whose newest checkpoint is
 read. Text goes on after the prompt; a model with a memory keeps the whole prompt there, however long, and what it
 writes. Pictures keep their upper half and get --count lower halves; original, given half and completions stand side by
-side in one PNG, a row for each of --examples. Translations come from beam search, as in the run's own evaluation. The
-same command prints the same again; --draw 1, 2 ... draws anew. For sharper text try --temperature 0.8 --top-p 0.95;
---temperature 0 always takes the most likely token."""
+side in one PNG, a row for each of --examples. Translations come from beam search, as in the run's own evaluation, and
+nothing is drawn. The same command prints the same again; --draw 1, 2 ... draws anew. For sharper text try
+--temperature 0.8 --top-p 0.95; --temperature 0 always takes the most likely token."""
 
     def argument(*names, **options):
         parser.add_argument(*names, **options)
@@ -48,17 +49,15 @@ same command prints the same again; --draw 1, 2 ... draws anew. For sharper text
              help="which of the test split to begin with, without a prompt (default: 0, the first)")  # fmt: skip
     argument("--tokens", type=types.number, metavar="N", help="how many to write (256 of text, half a picture)")
     argument("--count", type=types.number, metavar="N", help="samples of each (default: {text} of text, {picture} of a "
-             "picture; sentences of the test split to translate: {translation})".format(**COUNTS))  # fmt: skip
-    argument(
-        "--temperature", type=float, default=1.0, metavar="T", help="below 1 bolder, 0 the most likely (default: 1)"
-    )
+             "picture); sentences to translate from each of --examples on ({translation}, or 1 of several)".format(
+                 **COUNTS))  # fmt: skip
+    argument("--temperature", type=float, metavar="T", help="below 1 bolder, 0 the most likely (default: 1)")
     argument("--top-k", type=types.number, metavar="K", help="only the K most likely tokens (default: all)")
-    argument(
-        "--top-p", type=float, default=1.0, metavar="P", help="only the likeliest tokens that make up P (default: 1)"
-    )
+    argument("--top-p", type=float, metavar="P", help="only the likeliest tokens that make up P (default: 1)")
     argument("--rounds", type=types.number, metavar="R", help="hash rounds of LSH attention, over the config's")
-    argument("--draw", type=int, default=0, metavar="N", help="another number, other samples (default: 0)")
+    argument("--draw", type=types.whole(0), metavar="N", help="another number, other samples (default: 0)")
     argument("--out", type=Path, metavar="DIR", help="where pictures go (default: samples/ in the run's folder)")
+    parser.set_defaults(**DEFAULTS)
 
 
 def run(arguments):
@@ -81,8 +80,8 @@ class Writing:
     step: int
     folder: Path
 
-    def draw(self, prompt, count, copies):
-        """int32 [copies,count] drawn behind ``prompt`` int32 [t]."""
+    def draw(self, prompt, count, copies, number=0):
+        """int32 [copies,count] drawn behind ``prompt`` int32 [t]; by other chances for each ``number``."""
         import jax
         import numpy as np
 
@@ -100,7 +99,7 @@ class Writing:
         settings = {"temperature": chosen.temperature, "top_k": chosen.top_k, "top_p": chosen.top_p}
         if not getattr(task, "predict_first", True):
             settings["begin"] = None  # this task's inputs are the document's tokens, with no 0 before the first
-        key = jax.random.fold_in(jax.random.key(self.experiment.seed), chosen.draw)
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(self.experiment.seed), chosen.draw), number)
         try:
             return np.asarray(model.generate(self.params, rows, count, key, ids=task.vocabulary, **settings))
         except ValueError as error:
@@ -119,11 +118,20 @@ class Writing:
     def examples(self):
         """(number, ids int32 [t]) of the test examples asked for."""
         source = self.experiment.task.source
-        size = source.size("test")
-        for number in self.arguments.examples:
-            if number >= size:
-                raise ConfigError(f"--examples: there is no {number}; the test split has {size}, from 0")
+        for number in self.numbers(source.size("test")):
             yield number, source.example("test", number, None)["targets"]
+
+    def numbers(self, size):
+        """Those of --examples, in a test split of ``size``."""
+        if beyond := [number for number in self.arguments.examples if number >= size]:
+            raise ConfigError(f"--examples: there is no {beyond[0]}; the test split has {size}, from 0")
+        return self.arguments.examples
+
+    def refuse(self, reason, *names):
+        """Raises if the command line sets what the task has no use for: without a word it would do nothing."""
+        for name in names:
+            if getattr(self.arguments, name) != DEFAULTS[name]:
+                raise ConfigError(f"--{name.replace('_', '-')}: {reason}; leave it away")
 
 
 def _writer(task):
@@ -141,21 +149,22 @@ def text(job):
     """Prints continuations of a prompt, or of the beginning of test examples."""
     import numpy as np
 
+    job.refuse("this task's samples are printed, not written to files", "out")
     source, length = job.experiment.task.source, limit(job.experiment.model)
     encode = getattr(source, "encode", _ids)
     decode = getattr(source, "decode", None) or getattr(source, "text", lambda ids: " ".join(map(str, ids)))
     if (prompt := job.given()) is not None:
-        prompts = [("prompt", np.asarray(encode(prompt)))]
+        prompts = [("prompt", 0, np.asarray(encode(prompt)))]
     else:
         # A memory holds nothing before the second segment: enough is given that it has something to tell.
         given = max(PROMPT, 4 * getattr(job.experiment.model, "segment", 0))
         room = max(1, min(given, length // 2, length - (job.arguments.tokens or 0)))
-        prompts = [(f"test example {number}", ids[: min(room, len(ids) // 2)]) for number, ids in job.examples()]
-    for name, prompt in prompts:
+        prompts = [(f"test example {n}", n, ids[: min(room, len(ids) // 2)]) for n, ids in job.examples()]
+    for name, example, prompt in prompts:
         _check_ids(prompt, job.experiment.task.vocabulary)
         count = job.arguments.tokens or max(1, min(256, length - len(prompt)))
         print(f"--- {name}, {len(prompt)} tokens\n{printable(decode(prompt))}", flush=True)
-        for number, drawn in enumerate(job.draw(prompt, count, job.arguments.count or COUNTS["text"])):
+        for number, drawn in enumerate(job.draw(prompt, count, job.arguments.count or COUNTS["text"], example)):
             print(f"--- continuation {number}, {count} tokens\n{printable(decode(drawn))}", flush=True)
 
 
@@ -174,12 +183,12 @@ def pictures(job):
             "pictures begin with the upper half of a test picture: choose it with --examples, not --prompt"
         )
     picture, rows = job.experiment.task.source.picture, []
-    for _, ids in job.examples():
+    for number, ids in job.examples():
         count = job.arguments.tokens or len(ids) // 2
         if count > len(ids):
             raise ConfigError(f"--tokens is {count}, but a picture has {len(ids)}")
         given = ids[: len(ids) - count]
-        drawn = job.draw(given, count, job.arguments.count or COUNTS["picture"])
+        drawn = job.draw(given, count, job.arguments.count or COUNTS["picture"], number)
         completed = [picture(np.concatenate([given, one])) for one in drawn]
         rows.append([picture(ids), picture(np.concatenate([given, np.full(count, GREY, ids.dtype)])), *completed])
     folder = job.arguments.out or job.folder / "samples"
@@ -208,17 +217,20 @@ def translations(job):
     from launch.experiment import Translation
     from launch.translate import sentences
 
+    job.refuse("translations come from beam search and are printed", *(name for name in DEFAULTS if name != "count"))
     evaluation = next((e for e in job.experiment.evaluations.values() if isinstance(e, Translation)), None)
     evaluation = evaluation or Translation(job.experiment.model, job.experiment.task)
     references = None
     if (prompt := job.given()) is not None:
+        job.refuse("each line of a prompt has one translation", "count")
         sources = [line for line in prompt.splitlines() if line.strip()]
+        if not sources:
+            raise ConfigError("there is no sentence to translate: the prompt is empty; write one a line")
     else:
-        first = job.arguments.examples[0]
-        pairs = job.experiment.task.references("test")[first : first + (job.arguments.count or COUNTS["translation"])]
-        sources, references = [source for source, _ in pairs], [reference for _, reference in pairs]
-    if not sources:
-        raise ConfigError("there is no sentence to translate: the prompt is empty, or --examples is beyond the split")
+        pairs = job.experiment.task.references("test")
+        numbers = job.numbers(len(pairs))
+        count = job.arguments.count or (COUNTS["translation"] if len(numbers) == 1 else 1)
+        sources, references = zip(*(pair for first in numbers for pair in pairs[first : first + count]), strict=True)
     evaluation = dataclasses.replace(evaluation, batch_size=min(evaluation.batch_size, len(sources)))
     for number, (source, found) in enumerate(zip(sources, sentences(job.params, evaluation, sources), strict=True)):
         print(f"source       {source}\ntranslation  {found}")

@@ -49,7 +49,9 @@ class Sampling:
 
     def restrict(self, logits):
         """logits [...,v] -> float32 logits of what is drawn from, -inf for ids that are out. Not for temperature 0."""
-        logits = self._allowed(logits) / self.temperature
+        logits = self._allowed(logits)
+        # The largest becomes 0, and no temperature so small that float32 has only 0 for it, or the quotient is nan.
+        logits = (logits - logits.max(-1, keepdims=True)) / max(self.temperature, 1e-30)
         if self.top_k is not None and self.top_k < logits.shape[-1]:
             least = jax.lax.top_k(logits, self.top_k)[0][..., -1:]
             logits = jnp.where(logits >= least, logits, NOTHING)

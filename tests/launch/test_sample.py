@@ -16,6 +16,7 @@ BYTES = ["reformer/enwik8/layers12_20k", "--scale", "tiny", "--set", "LAYERS = 1
 PICTURES = ["reformer/imagenet64/layers6", "--scale", "tiny", "--set", "LAYERS = 1", "--set", "LENGTH = 48",
             "--set", "GRID = (4, 4, 3)"]  # fmt: skip
 NUMBERS = ["reformer/table2/lsh2", "--scale", "tiny"]
+WORDS = ["reformer/acceptance/copyreverse", "--scale", "tiny"]
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def untrained(monkeypatch, tmp_path):
 
     def arguments(words, data):
         words = [*words, "--workdir", str(tmp_path)]
-        if words[0] != NUMBERS[0]:
+        if words[0] not in (NUMBERS[0], WORDS[0]):
             words += ["--set", f"DATA = '{data}'"]
         overrides = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
         job = files.compose(words[0], "tiny", None, overrides)
@@ -105,6 +106,53 @@ def test_pictures_keep_their_upper_half(untrained, data, capsys, tmp_path):
         assert (cells[2, 2:] != cells[3, 2:]).any()
 
 
+def test_examples_are_completed_by_chances_of_their_own(untrained, data, capsys, tmp_path):
+    """At a high temperature chance alone decides."""
+    words = [
+        *untrained(PICTURES, data),
+        "--examples",
+        "1,2",
+        "--count",
+        "1",
+        "--temperature",
+        "1e6",
+        "--out",
+        str(tmp_path / "made"),
+    ]
+    assert main(words) == 0
+    (path,) = (tmp_path / "made").iterdir()
+    side = 128 + 2 * 2
+    cells = np.asarray(Image.open(path).convert("RGB")).reshape(2, side, 3, side, 3)[:, 2:-2:32, 2][:, 2:, 2:-2:32]
+    assert (cells[0] != cells[1]).mean() > 0.9
+
+
+def test_translations_are_of_the_sentences_asked_for(untrained, data, capsys):
+    pairs = config.build(files.compose(WORDS[0], "tiny")).task.references("test")
+    for words, numbers in (
+        (["--examples", "4,1"], [4, 1]),
+        (["--examples", "2", "--count", "2"], [2, 3]),
+        (["--examples", "3"], [3, 4, 5]),  # as many as there are
+    ):
+        assert main([*untrained(WORDS, data), *words]) == 0
+        out = capsys.readouterr().out
+        assert re.findall(r"source       (.*)\n", out) == [pairs[number][0] for number in numbers]
+        assert re.findall(r"reference    (.*)\n", out) == [pairs[number][1] for number in numbers]
+    for words, message in (
+        (["--temperature", "0"], "--temperature: translations come from beam search and are printed; leave it away"),
+        (["--top-k", "3"], "--top-k: translations"),
+        (["--draw", "3"], "--draw: translations"),
+        (["--out", "x"], "--out: translations"),
+        (["--prompt", "1 2", "--count", "3"], "--count: each line of a prompt has one translation"),
+        (["--prompt", " "], "there is no sentence to translate"),
+        (["--examples", "0,6"], "--examples: there is no 6; the test split has 6, from 0"),
+        (["--prompt", "1 b"], "sentences are numbers"),
+    ):
+        assert main([*untrained(WORDS, data), *words]) in (1, 2)
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -113,6 +161,8 @@ def test_pictures_keep_their_upper_half(untrained, data, capsys, tmp_path):
         (["--temperature", "-1"], "temperature is -1.0"),
         (["--examples", "99"], "there is no 99; the test split has"),
         (["--prompt-file", "/nowhere"], "/nowhere: No such file"),
+        (["--prompt", "a\udcff"], r"b'a\xff' is not UTF-8"),
+        (["--out", "x"], "--out: this task's samples are printed"),
     ],
 )
 def test_what_cannot_be_is_one_line(untrained, data, capsys, words, message):

@@ -142,6 +142,7 @@ def distribution(row, temperature=1.0, top_k=None, top_p=1.0, ids=None):
     [
         {},
         {"temperature": 0.5},
+        {"temperature": 1e-300},
         {"top_k": 2},
         {"top_k": 99},
         {"top_p": 0.6},
