@@ -4,9 +4,13 @@ Gin builds configs, tasks, optimisers and evaluations, and nothing inside them: 
 without a word under ``nn.remat`` and its kin, and a binding on anything that Python code calls has no effect.
 """
 
+import ast
 import inspect
 import re
 import sys
+import types
+import typing
+from collections.abc import Sequence
 
 import gin
 
@@ -84,7 +88,7 @@ def _build(composition, name):
         return gin.get_configurable(name)()
     except tasks.DataError:
         raise
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, SyntaxError) as error:
         raise ConfigError(f"{composition.stem}: {_first_line(error)}{_where(error, composition)}") from error
 
 
@@ -119,6 +123,47 @@ def _check_names(composition):
                 f"{origin} needs the macro {macro}, which nothing sets{nearest(macro, macros)} "
                 f"Set it in a gin file, or with --set '{macro} = ...'"
             )
+    for key in composition.bindings:
+        _check_type(key, composition.bindings)
+
+
+_BUILT = object()  # stands for what gin will build; no such thing is a plain value
+
+
+def _check_type(key, bindings):
+    """A value must be of the type that its parameter has: gin hands over any, and 'no' would count as True."""
+    if "." not in key:
+        return
+    selector, parameter = key.rsplit("/", 1)[-1].rsplit(".", 1)
+    wanted = inspect.signature(_find(selector, bindings[key].origin)).parameters[parameter].annotation
+    name, passed = key, set()
+    while (value := bindings[name].value).startswith("%") and value[1:] in bindings and value not in passed:
+        passed.add(value)
+        name = value[1:]
+    try:
+        given = ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        if value[0] in "([{":  # what is in it may be anything
+            return
+        given = _BUILT
+    if not _fits(given, wanted):
+        kind = inspect.formatannotation(wanted).replace("collections.abc.", "")
+        of = f", which is {selector}.{parameter}," if name != key else ""
+        raise ConfigError(f"{bindings[name].origin}: {name}{of} is {value}; its type is {kind}")
+
+
+def _fits(value, kind):
+    """Whether a plain value is of a type; of other types this cannot be said: their objects look at what they get."""
+    if kind in (bool, str):
+        return isinstance(value, kind)
+    if kind in (int, float):
+        return isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return any(_fits(value, one) for one in typing.get_args(kind))
+    if (typing.get_origin(kind) or kind) in (tuple, list, Sequence):
+        item = (typing.get_args(kind) or (typing.Any,))[0]
+        return isinstance(value, list | tuple) and all(_fits(one, item) for one in value)
+    return value is None if kind in (None, types.NoneType) else True
 
 
 def _check_scopes(bindings):

@@ -80,6 +80,10 @@ class Translation:
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < least):
                 raise ValueError(f"Translation.{name} is {value!r}; it must be an integer of at least {least}")
+        if isinstance(self.alpha, bool) or not isinstance(self.alpha, int | float) or not self.alpha >= 0:
+            raise ValueError(
+                f"Translation.alpha is {self.alpha!r}; it must be a number of at least 0, 0 for no penalty"
+            )
         _check_splits("Translation", self)
         _check_parts("Translation", self)
         for name, calls in (("model", ("translate",)), ("task", ("references", "encode", "decode"))):

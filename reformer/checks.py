@@ -25,6 +25,14 @@ def rate(name, value):
         raise ValueError(f"{name} is {value!r}; it is the share that is dropped, 0 <= {name} < 1")
 
 
+def attentions(value):
+    """`value` must be a setting of attention, or a tuple of some."""
+    settings = value if isinstance(value, tuple) else (value,)
+    calls = ("draw", "decide", "attend")
+    if not settings or any(isinstance(s, type) or not all(hasattr(s, call) for call in calls) for s in settings):
+        raise ValueError(f"attention is {value!r}; it must be Full(), LSH() or Local(), or a tuple of such settings")
+
+
 def dropout_key(dropout, key):
     """Dropout draws from an explicit key."""
     if dropout and key is None:

@@ -48,6 +48,7 @@ class Transformer:
         for name in ("attention", "axial_grid", "axial_widths"):
             if isinstance(getattr(self, name), list):  # so gin files write it; models must be hashable
                 object.__setattr__(self, name, tuple(getattr(self, name)))
+        checks.attentions(self.attention)
         if self.positions == "axial":
             positions.check_grid(self.length, self.width, *self.axes)
 
