@@ -35,11 +35,33 @@ def numbers_from(least):
 numbers = numbers_from(1)
 
 
-def number(text):
-    """A whole number of at least 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not one of the whole numbers from 1")
-    return int(text)
+def whole(least):
+    """A type for one whole number of at least `least`, below 2**31."""
+
+    def parse(text):
+        if not text.isdecimal() or not least <= int(text) < 2**31:
+            raise argparse.ArgumentTypeError(f"{text!r} is not one of the whole numbers from {least}")
+        return int(text)
+
+    return parse
+
+
+number = whole(1)
+
+
+def amount(least=0.0, most=float("inf")):
+    """A type for a number from `least` to `most`, both included."""
+
+    def parse(text):
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if not least <= value <= most:  # nor is nan
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least:g} to {most:g}")
+        return value
+
+    return parse
 
 
 def output(parser, what, drawn=True):

@@ -1,5 +1,6 @@
 """`repro data`: what has to be made of data before a run, and what there is of it."""
 
+from launch import arguments as types
 from launch import composition as files
 from launch import data_build, data_corpus
 from launch.errors import ConfigError
@@ -29,10 +30,12 @@ def _add_vocabulary(commands):
     vocab.add_argument("--set", dest="overrides", action="append", default=[], metavar="'NAME = VALUE'",
                        help="a gin assignment, such as \"DATA = '/path/to/wmt14'\"; may be repeated")  # fmt: skip
     vocab.add_argument("--out", required=True, metavar="FILE", help="the model; its fingerprint goes to FILE.json")
-    vocab.add_argument("--size", type=int, default=32000, metavar="N", help="ids of the vocabulary (default: 32000)")
+    vocab.add_argument(
+        "--size", type=types.number, default=32000, metavar="N", help="ids of the vocabulary (default: 32000)"
+    )
     vocab.add_argument("--kind", choices=("unigram", "bpe"), default="unigram", help="(default: unigram)")
     vocab.add_argument("--lossless", action="store_true", help="keep white space as it is: for documents and programs")
-    vocab.add_argument("--limit", type=int, default=100, metavar="MB",
+    vocab.add_argument("--limit", type=types.number, default=100, metavar="MB",
                        help="megabytes of text used at most, spread evenly (default: 100)")  # fmt: skip
     vocab.set_defaults(command=make_vocabulary)
 

@@ -34,16 +34,18 @@ def write(cells, folder, what="attention"):
     return path
 
 
-def read(path):
-    """Cells of a file that `write` has written."""
+def read(path, *fields):
+    """Cells of a file that `write` has written, all of them with these fields."""
     try:
         cells = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
     except OSError as error:
         raise ConfigError(f"--read {path}: {error.strerror}") from None
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # not JSON, or not even text
         raise ConfigError(f"--read {path}: not one JSON object per line ({error})") from None
-    if not cells or any(cell.get("schema") != SCHEMA or "kind" not in cell for cell in cells):
-        raise ConfigError(f"--read {path}: no measurements of schema {SCHEMA} in it")
+    wanted = {"schema", *fields}
+    if not cells or not all(isinstance(c, dict) and wanted <= c.keys() and c["schema"] == SCHEMA for c in cells):
+        which = f" with {', '.join(fields)}" if fields else ""
+        raise ConfigError(f"--read {path}: no measurements of schema {SCHEMA}{which} in it")
     return cells
 
 

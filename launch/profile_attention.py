@@ -27,13 +27,15 @@ def add_arguments(parser):
                         help=f"of {', '.join(KINDS)} (default: all)")  # fmt: skip
     parser.add_argument("--lengths", type=arguments.numbers, default=LENGTHS, metavar="N,...",
                         help="sequence lengths (default: 1024 to 16384)")  # fmt: skip
-    parser.add_argument("--tokens", type=int, default=16_384, help="tokens of one step, at every length")
-    parser.add_argument("--heads", type=int, default=2)
-    parser.add_argument("--head-width", type=int, default=64)
-    parser.add_argument("--chunk", type=int, default=32, help="LSH chunk; the paper's Table 3 counts with 32")
+    parser.add_argument("--tokens", type=arguments.number, default=16_384, help="tokens of one step, at every length")
+    parser.add_argument("--heads", type=arguments.number, default=2)
+    parser.add_argument("--head-width", type=arguments.number, default=64)
+    parser.add_argument(
+        "--chunk", type=arguments.number, default=32, help="LSH chunk; the paper's Table 3 counts with 32"
+    )
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--repeats", type=int, default=7, help="turns per length; medians are reported")
-    parser.add_argument("--limit", type=float, default=60.0, metavar="SECONDS",
+    parser.add_argument("--repeats", type=arguments.number, default=7, help="turns per length; medians are reported")
+    parser.add_argument("--limit", type=arguments.amount(), default=60.0, metavar="SECONDS",
                         help="leave out a cell whose step is expected to take longer")  # fmt: skip
     arguments.output(parser, "attention")
 
@@ -44,7 +46,7 @@ def run(args):
     Returns the exit status: 1 if nothing could be measured.
     """
     if args.read:
-        cells, path = read(args.read), args.read
+        cells, path = read(args.read, "kind", "length", "heads", "chunk"), args.read
     else:
         say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
         cells = profile_attention(

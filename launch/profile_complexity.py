@@ -7,14 +7,13 @@ drawn through the first point of its own model.
 """
 
 import contextlib
-import json
 import statistics
 import sys
 
 from launch import arguments
 from launch.children import start
 from launch.errors import ConfigError
-from launch.measurements import SCHEMA, picture, write
+from launch.measurements import SCHEMA, picture, read, write
 
 # What each model sets; the rest is BASE. A chunk of the length is no chunk.
 MODELS = {
@@ -41,20 +40,23 @@ def add_arguments(parser):
     """Registers the command's arguments on an argparse parser."""
     parser.add_argument("--sweeps", type=arguments.names(SWEEPS), default=tuple(SWEEPS), metavar="NAME,...",
                         help=f"of {', '.join(SWEEPS)} (default: all)")  # fmt: skip
-    parser.add_argument("--largest", type=int, default=4096, metavar="N", help="longest length (default 4096)")
-    parser.add_argument("--repeats", type=int, default=3, help="measured steps per length; 0 measures no time")
+    parser.add_argument(
+        "--largest", type=arguments.number, default=4096, metavar="N", help="longest length (default 4096)"
+    )
+    parser.add_argument(
+        "--repeats", type=arguments.whole(0), default=3, help="measured steps per length; 0 measures no time"
+    )
     arguments.output(parser, "complexity")
 
 
 def run(args):
     """Compiles and runs the models of Reformer's complexity tables and draws memory and time beside the formulas."""
     if args.read:
-        try:
-            cells, path = [json.loads(line) for line in args.read.read_text().splitlines()], args.read
-        except (OSError, json.JSONDecodeError) as error:
-            raise ConfigError(f"--read {args.read}: {error}") from None
+        cells, path = read(args.read, "sweep", "model"), args.read
     else:
         cells = measure(args.sweeps, args.largest, args.repeats)
+        if not cells:
+            raise ConfigError(f"--largest {args.largest} leaves no length; they begin at {SWEEPS['length'][0]}")
         path = write(cells, args.out, "complexity")
     print(table(cells))
     print(f"\nmeasured: {path}")
@@ -171,7 +173,7 @@ def draw(cells, path):
 
     def paint(pyplot):
         shown = panels(cells)
-        rows = -(-len(shown) // 2)
+        rows = max(1, -(-len(shown) // 2))
         figure, grid = pyplot.subplots(rows, 2, figsize=(11, 3.8 * rows), layout="constrained", squeeze=False)
         for axes, (title, x, field, what, mine) in zip(grid.flat, shown, strict=False):
             for at, model in enumerate(dict.fromkeys(c["model"] for c in mine)):

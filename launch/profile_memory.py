@@ -61,12 +61,17 @@ def add_arguments(parser):
                         help="small: 6 layers of width 256; paper: 12 of 1024, one slot (default small)")  # fmt: skip
     for name, help in SIZES.items():
         default = SHARED.get(name, "the preset's")
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int, metavar="N", help=f"{help} (default {default})")
+        kind = arguments.whole(0 if name == "cache" else 1)
+        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="N", help=f"{help} (default {default})")
     parser.add_argument("--search", default="auto", help="auto, exact, sorted, buckets or approximate (default auto)")
-    parser.add_argument("--recall", type=float, default=0.9, help="of buckets and approximate, at least (default 0.9)")
+    parser.add_argument(
+        "--recall", type=arguments.amount(0, 1), default=0.9, help="of buckets and approximate, at least (default 0.9)"
+    )
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--memory-dtype", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--repeats", type=int, default=5, metavar="N", help="turns; medians are reported (default 5)")
+    parser.add_argument(
+        "--repeats", type=arguments.number, default=5, metavar="N", help="turns; medians are reported (default 5)"
+    )
     arguments.output(parser, "memory", drawn=False)
 
 

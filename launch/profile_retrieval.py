@@ -44,10 +44,10 @@ def add_arguments(parser):
         ("--neighbours", 32, "k"),
         ("--repeats", 7, "turns per setting; medians are reported"),
     ):
-        parser.add_argument(name, type=int, default=value, metavar="N", help=f"{help} (default {value})")
-    parser.add_argument("--recall-target", type=float, default=0.9, metavar="SHARE",
+        parser.add_argument(name, type=arguments.number, default=value, metavar="N", help=f"{help} (default {value})")
+    parser.add_argument("--recall-target", type=arguments.amount(0, 1), default=0.9, metavar="SHARE",
                         help="of buckets and approximate, at least (default 0.9)")  # fmt: skip
-    parser.add_argument("--limit", type=float, default=30.0, metavar="SECONDS",
+    parser.add_argument("--limit", type=arguments.amount(), default=30.0, metavar="SECONDS",
                         help="leave out a method whose step is expected to take longer (default 30)")  # fmt: skip
     arguments.output(parser, "retrieval")
 
@@ -58,7 +58,7 @@ def run(args):
     Returns the exit status: 1 if nothing could be measured.
     """
     if args.read:
-        cells, path = read(args.read), args.read
+        cells, path = read(args.read, "method", "neighbours"), args.read
     else:
         cells = []
         for entries in sorted(set(args.entries)):

@@ -24,8 +24,9 @@ ATTENTIONS = ("lsh1", "lsh2", "lsh4", "lsh8", "lsh16", "local", "shared", "full"
 def add_arguments(parser):
     """Registers the command's arguments on an argparse parser."""
 
-    def one(name, value, help):
-        parser.add_argument(name, type=int, default=value, metavar="N", help=f"{help} (default {value})")
+    def one(name, value, help, least=1):
+        parser.add_argument(name, type=arguments.whole(least), default=value, metavar="N",
+                            help=f"{help} (default {value})")  # fmt: skip
 
     def many(name, value, help):
         parser.add_argument(name, type=arguments.numbers, default=(value,), metavar="N,...",
@@ -43,12 +44,12 @@ def add_arguments(parser):
     one("--width", 256, "d_model")
     one("--hidden", 1024, "d_ff")
     one("--heads", 4, "heads")
-    parser.add_argument("--head-width", type=int, metavar="N", help="default: width / heads")
+    parser.add_argument("--head-width", type=arguments.number, metavar="N", help="default: width / heads")
     one("--vocabulary", 256, "ids")
     one("--chunk", 64, "chunk of LSH and local attention")
     parser.add_argument("--positions", choices=("normal", "axial"), default="axial", help="default axial")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
-    one("--repeats", 5, "measured steps; medians are reported; 0 measures the first step, for very long ones")
+    one("--repeats", 5, "measured steps; medians are reported; 0 measures the first step, for very long ones", least=0)
     arguments.output(parser, "training", drawn=False)
 
 

@@ -71,12 +71,25 @@ def test_wrong_use_is_explained(tmp_path, capsys):
     with pytest.raises(SystemExit):
         parse("--kinds=lsh3")
     assert "'lsh3' is not one of full, shared" in capsys.readouterr().err
+    for word, message in (
+        ("--repeats=0", "'0' is not one of the whole numbers from 1"),
+        ("--heads=-2", "'-2' is not one of the whole numbers from 1"),
+        ("--limit=nan", "'nan' is not a number from 0 to inf"),
+    ):
+        with pytest.raises(SystemExit):
+            parse(word)
+        assert message in capsys.readouterr().err
     broken = tmp_path / "broken.jsonl"
     broken.write_text("{")
     with pytest.raises(ConfigError, match="not one JSON object per line"):
         profile_attention.read(broken)
-    broken.write_text(json.dumps({"schema": 99}))
-    with pytest.raises(ConfigError, match="no measurements of schema 1"):
+    for other in ({"schema": 99}, [1], {"schema": 1, "what": "training", "length": 8}):
+        broken.write_text(json.dumps(other))
+        for what in ("attention", "complexity", "retrieval"):
+            with pytest.raises(ConfigError, match="no measurements of schema 1 with"):
+                profile.run(profile_arguments(what, f"--read={broken}"))
+    broken.write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match="not one JSON object per line"):
         profile_attention.read(broken)
     with pytest.raises(ConfigError, match="No such file"):
         profile_attention.read(tmp_path / "absent.jsonl")

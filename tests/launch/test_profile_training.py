@@ -71,5 +71,12 @@ def test_formulas_are_those_printed():
 def test_wrong_use_is_explained(tmp_path):
     with pytest.raises(ConfigError, match="does not divide"):
         profile.run(parse("training", "--lengths=24", "--tokens=32", f"--out={tmp_path}"))
+    with pytest.raises(ConfigError, match="--largest 100 leaves no length; they begin at 256"):
+        profile.run(parse("complexity", "--sweeps=length", "--largest=100", f"--out={tmp_path}"))
+    wrong = ("training --layers=0", "training --repeats=-1", "training --tokens=0", "complexity --repeats=-1",
+             "retrieval --recall-target=2", "memory --neighbours=0")  # fmt: skip
+    for words in wrong:
+        with pytest.raises(SystemExit):
+            parse(*words.split())
     with pytest.raises(ConfigError, match="absent"):
         profile.run(parse("complexity", f"--read={tmp_path / 'absent'}"))
