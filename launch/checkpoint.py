@@ -91,9 +91,10 @@ class Checkpoints:
                 raise self._unreadable(step, f"{name} is {there} in the file and {here} in this experiment")
 
     def _unreadable(self, step, error):
+        older = [other for other in self.steps() if other < step]
+        then = f"go on from checkpoint {older[-1]}" if older else "begin anew"
         return CheckpointError(
-            f"cannot read checkpoint {step} in {self.folder}: {_one_line(error)}. "
-            "Move that folder away to start again from an older checkpoint or from nothing"
+            f"cannot read checkpoint {step}: {_one_line(error)}. Move {self.folder / str(step)} away to {then}"
         )
 
     def close(self):

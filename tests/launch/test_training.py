@@ -330,6 +330,18 @@ def test_sigkill_of_the_real_command_ends_bit_identical(tmp_path, stem):
 def test_checkpoint_of_another_shape_is_named(tmp_path):
     trained(tmp_path / "run")
     with pytest.raises(
-        CheckpointError, match=r"cannot read checkpoint 12 .* is shape \[.*16.*\] in the file and shape .*24"
+        CheckpointError, match=r"cannot read checkpoint 12: .* is shape \[.*16.*\] in the file and shape .*24"
     ):
         trained(tmp_path / "run", model=dataclasses.replace(experiment().model, hidden=24))
+
+
+def test_what_is_said_of_a_damaged_checkpoint_repairs_the_run(tmp_path):
+    whole = trained(tmp_path)
+    for file in (tmp_path / "checkpoints/12/state").rglob("d/*"):
+        file.write_bytes(file.read_bytes()[:50])
+    with pytest.raises(
+        CheckpointError, match=r"checkpoint 12: .* Move .*checkpoints/12 away to go on from checkpoint 8"
+    ):
+        trained(tmp_path)
+    (tmp_path / "checkpoints/12").rename(tmp_path / "away")
+    same(whole.params, trained(tmp_path).params)
