@@ -21,6 +21,7 @@ class WarmupDecay:
     end: float = 0.0
 
     def __post_init__(self):
+        _check_numbers(self)
         if self.decay not in ("none", "linear", "cosine"):
             raise ValueError(f"WarmupDecay.decay is {self.decay!r}; it must be 'none', 'linear' or 'cosine'")
 
@@ -43,12 +44,14 @@ class Multifactor:
     constant: float
     warmup: int
 
+    def __post_init__(self):
+        _check_numbers(self)
+
     def __call__(self, steps):
         """Returns step -> rate; ``steps`` has no influence."""
         del steps
-        return lambda step: (
-            self.constant * jnp.minimum(1.0, (step + 1) / self.warmup) / jnp.sqrt(jnp.maximum(step + 1, self.warmup))
-        )
+        warm = lambda step: jnp.minimum(1.0, (step + 1) / max(1, self.warmup))  # noqa: E731
+        return lambda step: self.constant * warm(step) / jnp.sqrt(jnp.maximum(step + 1, self.warmup))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,15 +62,34 @@ class Cosine:
     warmup: int
     cycle: int
 
+    def __post_init__(self):
+        _check_numbers(self)
+        if not self.cycle:
+            raise ValueError("Cosine.cycle is 0; it is the steps of a half-wave, at least 1")
+
     def __call__(self, steps):
         """Returns step -> rate; ``steps`` has no influence."""
         del steps
 
         def rate(step):
             turn = (jnp.maximum(0, step + 1 - self.warmup) / self.cycle) % 1.0
-            return self.constant * jnp.minimum(1.0, (step + 1) / self.warmup) * 0.5 * (1 + jnp.cos(jnp.pi * turn))
+            return (
+                self.constant * jnp.minimum(1.0, (step + 1) / max(1, self.warmup)) * 0.5 * (1 + jnp.cos(jnp.pi * turn))
+            )
 
         return rate
+
+
+SHARES = ("b1", "b2", "momentum")  # of an old average in the next one
+
+
+def _check_numbers(config):
+    """No number of an optimiser is negative: a rate would climb, without a word."""
+    for name, value in vars(config).items():
+        below = 1 if name in SHARES else float("inf")
+        if isinstance(value, int | float) and not 0 <= value < below:
+            wanted = "at least 0 and below 1" if name in SHARES else "a finite number of at least 0"
+            raise ValueError(f"{type(config).__name__}.{name} is {value!r}; it must be {wanted}")
 
 
 def _check_rate(owner, rate):
@@ -99,6 +121,7 @@ class Adam:
 
     def __post_init__(self):
         _check_rate("Adam", self.rate)
+        _check_numbers(self)
 
     def build(self, steps):
         """An optax transformation for a run of ``steps`` updates."""
@@ -127,6 +150,7 @@ class Adafactor:
 
     def __post_init__(self):
         _check_rate("Adafactor", self.rate)
+        _check_numbers(self)
 
     def build(self, steps):
         """An optax transformation for a run of ``steps`` updates."""

@@ -79,6 +79,13 @@ def test_operative_config_builds_the_same_experiment(tmp_path):
             "OPTIMIZER = @optimizers.Adafactor()\noptimizers.Adafactor.rate = 1",
             r"Adafactor.rate is 1; it must be a sched",
         ),
+        (
+            "optimizers.WarmupDecay.peak = -1e-3",
+            r"WarmupDecay.peak is -0.001; it must be a finite number of at least 0",
+        ),
+        ("optimizers.WarmupDecay.warmup = -1", r"WarmupDecay.warmup is -1; it must be a finite number"),
+        ("optimizers.Adam.b1 = 1", r"Adam.b1 is 1; it must be at least 0 and below 1"),
+        ("optimizers.Adam.clip = -1.0", r"Adam.clip is -1.0; it must be a finite number of at least 0"),
         ("EVALUATIONS = 3", r"Experiment.evaluations is 3; it must be a dictionary"),
         ("EVALUATIONS = {'a b': @full/Evaluation()}", r"Experiment.evaluations is .*a b.* must be a dictionary"),
         ("EVALUATIONS = {'a': @full/Evaluation}", r"Experiment.evaluations is .* must be a dictionary"),
