@@ -47,7 +47,7 @@ class LSH:
     bucket (Eq. 4), and logits are q.k / |k|.
 
     An input that fits into one chunk gets exact attention, equal to `Full`: there is nothing
-    to save, and buckets are not consulted.
+    to save, and buckets are not consulted, unless they are given: it may be a short beginning.
     """
 
     rounds: int = 4
@@ -111,7 +111,7 @@ class LSH:
         }
         checks.dropout_key(rest["dropout"], key)
         key = jax.random.key(0) if key is None else key
-        if q.shape[2] <= self.chunk:
+        if q.shape[2] <= self.chunk and decision is None:
             return full.shared_attention(q, v, key=jax.random.fold_in(key, 1), **rest)
         if decision is None:
             _, h, length, d = q.shape

@@ -81,6 +81,16 @@ def test_steps_and_prompts_say_what_the_forward_pass_says(name):
         assert np.isnan(found[row, LENGTH - read :]).all()  # behind the capacity nothing is made up
 
 
+def test_a_prompt_within_one_chunk_is_read_like_what_follows():
+    """Its tokens must not see each other across buckets, as those of short inputs do."""
+    setting = LSH(rounds=1, chunk=8, before=2, after=2, within_bucket=True)
+    model = dataclasses.replace(BASE, attention=setting, layers=2, positions="normal")
+    params, decoder, read = params_of(model), model.decoder(LENGTH), 5
+    cache = prefill(decoder, params, TOKENS[:, :read], None)
+    found = steps(decoder, params, cache, TOKENS[:, read:])
+    np.testing.assert_allclose(found, forward(model, params, TOKENS)[:, read:], atol=1e-4)
+
+
 def test_greedy_generation_is_argmax_after_argmax():
     model = MODELS["plain full, shared local"]
     params, count = params_of(model), 7
