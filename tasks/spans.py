@@ -95,6 +95,8 @@ def of_records(files: Sequence[Path], features: Sequence[str]) -> dict[str, Span
     """The first value of each of these bytes features in TFRecord files of tf.train.Example, a piece per record."""
     places: dict[str, list[tuple[int, int, int]]] = {name: [] for name in features}
     for which, file in enumerate(files):
+        if not file.stat().st_size:
+            raise DataError(f"{file} is empty (0 bytes); prepare the dataset again")
         with open(file, "rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as data:
             for begin, end in _records(data, file):
                 found = dict(bytes_features(data, begin, end))

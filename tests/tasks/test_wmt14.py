@@ -201,6 +201,15 @@ def test_wrong_sgm_files(tmp_path, model):
         made(tmp_path, model)
 
 
+def test_an_empty_file_of_records(tmp_path, model):
+    place = tmp_path / "wmt14_translate/de-en/1.0.0"
+    place.mkdir(parents=True)
+    (place / "dataset_info.json").write_text("{}")
+    (place / "wmt14_translate-train.tfrecord-00000-of-00001").write_bytes(b"")
+    with pytest.raises(tasks.DataError, match=r"wmt14: .*train.tfrecord-00000-of-00001 is empty .0 bytes.; prepare"):
+        made(tmp_path, model)
+
+
 def test_a_stem_may_be_a_part_of_its_lines(tmp_path, model):
     place = lines(tmp_path)
     task = made(place, model, train=["corpus[:-5]", "dev[2:4]"], test="corpus[-5:]")
