@@ -108,7 +108,7 @@ def draw(cells, path):
         tokens = cells[0]["batch"] * cells[0]["length"]
         axes.set(xscale="log", yscale="log", xlabel="length / batch", ylabel="seconds a step, forward and backward")
         axes.set_xticks(lengths, [f"{length}/{tokens // length}" for length in lengths])
-        axes.minorticks_off()
+        axes.set_xticks([], minor=True)
         device = next((cell["device"]["kind"] for cell in cells if "device" in cell), "")
         axes.set_title(f"Attention, {tokens} tokens a step, {device} (compare Reformer, Figure 5 right)", fontsize=9)
         axes.grid(alpha=0.3)

@@ -186,7 +186,7 @@ def draw(cells, path):
                     axes.plot(xs, scaled, ":", color=f"C{at}", alpha=0.7)
             axes.set(xscale="log", yscale="log", title=title, xlabel=x, ylabel="s" if field == "seconds" else "bytes")
             axes.set_xticks(sorted({c[x] for c in mine}), sorted({c[x] for c in mine}))
-            axes.minorticks_off()
+            axes.set_xticks([], minor=True)
             axes.grid(alpha=0.3)
             axes.legend(fontsize=7)
         for axes in list(grid.flat)[len(shown) :]:

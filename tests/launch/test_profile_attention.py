@@ -5,7 +5,7 @@ import json
 import pytest
 from stand_ins import profile_arguments
 
-from launch import profile, profile_attention
+from launch import measurements, profile, profile_attention
 from launch.errors import ConfigError
 
 
@@ -29,6 +29,13 @@ def test_small_profile_is_written_read_and_drawn(tmp_path, capsys):
         assert cell["device"]["platform"] == "cpu"
     assert profile.run(parse(f"--read={path}")) == 0
     assert capsys.readouterr().out.startswith(shown.split("\n\nmeasured:")[0])
+
+
+def test_the_axis_of_times_has_numbers_even_within_a_decade(tmp_path):
+    rest = {"kind": "lsh1", "batch": 1, "device": {"kind": "cpu"}}
+    cells = [{**rest, "length": length, "seconds": seconds} for length, seconds in ((64, 0.02), (128, 0.04))]
+    svg, _ = measurements.draw(cells, tmp_path / "drawn.jsonl")
+    assert r"\times10^{-2}" in svg.read_text().replace(" ", "")
 
 
 def test_cells_that_would_take_too_long_are_left_out():
