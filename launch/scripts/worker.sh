@@ -7,7 +7,7 @@
 #
 # The run continues from its newest whole checkpoint, so starting again is always the same command.
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 
 PYTHON=${PYTHON:-$([ -x .venv/bin/python ] && echo .venv/bin/python || echo python3)}
 left=${RESTARTS:-0}

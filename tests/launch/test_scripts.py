@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -113,8 +114,11 @@ def test_the_worker_runs_and_saves_when_it_is_told_to_stop(tmp_path):
     assert list((tmp_path / "runs").rglob("checkpoints/[0-9]*"))
 
 
-@pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed")
+SHELLCHECK = shutil.which("shellcheck", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
+
+
+@pytest.mark.skipif(not SHELLCHECK, reason="shellcheck is not installed")
 def test_shellcheck_has_nothing_to_say():
     scripts = sorted(SCRIPTS.glob("*.sh"))
-    done = subprocess.run(["shellcheck", "--external-sources", *scripts], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([SHELLCHECK, "--external-sources", *scripts], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
