@@ -25,7 +25,7 @@ class Monitor:
 
     def start(self, experiment, done, parameters):
         """Training begins, or goes on after ``done`` steps."""
-        self._total, self._first, self._begun, self._shown = experiment.steps, done, time.monotonic(), 0.0
+        self._total, self._first, self._begun, self._shown = experiment.steps, None, None, 0.0
         self._tokens = experiment.batch_size * experiment.task.length
         resumed = f", continues after step {done:,}" if done else ""
         self.note(
@@ -35,16 +35,18 @@ class Monitor:
         self._open("training", experiment.steps, done)
 
     def stepped(self, step):
-        """An update has finished."""
-        spent = time.monotonic() - self._begun
-        rate = (step - self._first) / max(spent, 1e-9)
-        self._speed = f"{rate * self._tokens:,.0f} tokens/s"
+        """An update has finished. Speed and time left are those after the first one, which had to be compiled."""
+        now = time.monotonic()
+        if self._begun is None:
+            self._first, self._begun = step, now
+        rate = (step - self._first) / max(now - self._begun, 1e-9)
+        self._speed = f"{rate * self._tokens:,.0f} tokens/s" if rate else "compiled"
         if self._bar:
             self._bar.update(self._task, completed=step, values=self._values, speed=self._speed)
-        elif spent - self._shown > PLAIN_SECONDS or step == self._total:
-            self._shown = spent
-            left = _clock((self._total - step) / max(rate, 1e-9))
-            self.note(f"  step {step:,}/{self._total:,}  {self._values}  {self._speed}  {left} left")
+        elif now - self._shown > PLAIN_SECONDS or step == self._total:
+            self._shown = now
+            left = f"  {_clock((self._total - step) / rate)} left" if rate else ""
+            self.note(f"  step {step:,}/{self._total:,}  {self._values}  {self._speed}{left}")
 
     def logged(self, step, values):
         """A logging interval was closed."""
