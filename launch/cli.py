@@ -227,13 +227,13 @@ def _eval(arguments):
     for job in jobs:
         experiment = config.build(job)
         step, params = restore_params(experiment, arguments.workdir / job.run_name)
-        monitor = Monitor(screen, job.run_name)
-        monitor.note(f"{job.run_name}, step {step}")
-        for name, evaluation in experiment.evaluations.items():
-            changed = {"draws": arguments.draws, "split": arguments.split}
-            changed = {k: v for k, v in changed.items() if v is not None and hasattr(evaluation, k)}
-            evaluation = dataclasses.replace(evaluation, **changed)
-            monitor.evaluated(name, evaluate(params, evaluation, seed=experiment.seed))
+        with Monitor(screen, job.run_name) as monitor:
+            monitor.note(f"{job.run_name}, step {step}")
+            for name, evaluation in experiment.evaluations.items():
+                changed = {"draws": arguments.draws, "split": arguments.split}
+                changed = {k: v for k, v in changed.items() if v is not None and hasattr(evaluation, k)}
+                evaluation, on_batch = dataclasses.replace(evaluation, **changed), monitor.scoring(name)
+                monitor.evaluated(name, evaluate(params, evaluation, seed=experiment.seed, on_batch=on_batch))
 
 
 def _compare(arguments):

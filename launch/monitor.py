@@ -54,6 +54,8 @@ class Monitor:
 
     def evaluated(self, name, result):
         """One evaluation has finished."""
+        if self._bar and self._bar.tasks[0].total is None:
+            self._close()
         metric, entry = next(iter(result["metrics"].items()))
         spread = f" ± {entry['spread']:.2f}" if result["draws"] > 1 else ""
         self.note(
@@ -69,6 +71,24 @@ class Monitor:
         self._close()
         self.note(f"  evaluating: {', '.join(names)}")
 
+    def scoring(self, name):
+        """An evaluation begins. Returns what to call with the number of examples done so far."""
+        self._close()
+        self._open(f"evaluating {name}", None, 0)
+        begun = shown = time.monotonic()
+
+        def done(examples):
+            nonlocal shown
+            now = time.monotonic()
+            values, speed = f"{examples:,} examples", f"{examples / max(now - begun, 1e-9):,.1f} a second"
+            if self._bar:
+                self._bar.update(self._task, values=values, speed=speed)
+            elif now - shown > PLAIN_SECONDS:
+                shown = now
+                self.note(f"  {name:>6}: {values}, {speed}")
+
+        return done
+
     def _open(self, what, total, done):
         if not self._console.is_terminal:
             return
@@ -80,8 +100,7 @@ class Monitor:
             progress.TaskProgressColumn(),
             progress.TextColumn("{task.fields[values]}"),
             progress.TextColumn("{task.fields[speed]}"),
-            progress.TimeRemainingColumn(compact=True),
-            progress.TextColumn("left"),
+            *((progress.TimeRemainingColumn(compact=True), progress.TextColumn("left")) if total else ()),
             console=self._console,
             transient=True,
         )

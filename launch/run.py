@@ -63,7 +63,8 @@ def run(composition, runs, records, monitor, profile=False):
         with _stoppable("training is done and saved, the same command repeats the evaluation"):
             begun, results = time.monotonic(), {}
             for name, evaluation in experiment.evaluations.items():
-                results[name] = evaluate(trained.params, evaluation, seed=experiment.seed)
+                on_batch = monitor.scoring(name)
+                results[name] = evaluate(trained.params, evaluation, seed=experiment.seed, on_batch=on_batch)
                 monitor.evaluated(name, results[name])
             seconds = trained.seconds + time.monotonic() - begun
             if not processes.first():

@@ -32,3 +32,15 @@ def test_time_left_does_not_count_compiling(clock, done):
     step = int(last[1].split("/")[0])
     assert last[2:4] == ["50", "tokens/s"]  # 100 tokens every 2 seconds
     assert last[4] == monitor._clock(2 * (100 - step))
+
+
+def test_an_evaluation_says_how_far_it_is(clock):
+    said = io.StringIO()
+    watch = monitor.Monitor(Console(file=said, width=200), "row")
+    done = watch.scoring("test")
+    for examples in range(8, 97, 8):
+        clock.seconds += 4
+        done(examples)
+    lines = said.getvalue().splitlines()
+    assert len(lines) == 4  # every third batch passes 10 seconds
+    assert lines[-1].split() == ["test:", "96", "examples,", "2.0", "a", "second"]
