@@ -4,7 +4,7 @@ A corpus is read by a `Source`, one class per corpus; everything else is the sam
 
     source.py      what a reader is: units to open, documents read from them, notes of what was left out
     pipeline.py    a build: parts.py reads shards of units, plan.py makes splits and drops duplicates (duplicates.py),
-                   pack.py writes the record files (records.py); workers.py is Apache Beam
+                   pack.py writes the record files (records.py); workers.py is Apache Beam; drafts.py is where it goes
     manifest.py    what a build says about itself; verify.py compares it with what is there
     catalogue.py   names of corpora -> their readers
 

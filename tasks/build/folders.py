@@ -48,6 +48,27 @@ def size(place: str) -> int:
         return 0
 
 
+def touched(place: str | os.PathLike[str]) -> int:
+    """When a file, or the last of those in a folder, was written, in nanoseconds; 0 if nothing can be told.
+
+    What git keeps for itself beside a working tree does not count: it is written by looking at it.
+    """
+    if not os.path.isdir(place):
+        return _written(place)
+    latest = 0
+    for folder, below, held in os.walk(place):
+        below[:] = [name for name in below if name != ".git"]
+        latest = max([latest, *(_written(os.path.join(folder, name)) for name in held)])
+    return latest
+
+
+def _written(place: str | os.PathLike[str]) -> int:
+    try:
+        return os.stat(place).st_mtime_ns
+    except OSError:
+        return 0
+
+
 def content(place: str, notes: Notes, most: int) -> bytes | None:
     """The bytes of a file; None, which is noted, if it cannot be read, is gone by now or has more than `most`."""
     try:

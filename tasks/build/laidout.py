@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.build import manifest
+from tasks.build import drafts, manifest
 from tasks.build.flow import FAULTS, TooFar
 from tasks.build.source import Notes
 from tasks.task import DataError
@@ -81,27 +81,28 @@ def lay_out(
     final = Path(out).expanduser().resolve() / name
     listed = sorted((file.name, file.stat().st_size) for file in inputs)
     identity = hashlib.sha256(json.dumps([manifest.FORMAT, name, options, listed]).encode()).hexdigest()
-    if final.exists():
-        if manifest.load(final).get("identity") == identity:
-            return final
-        raise DataError(f"{final} holds something else, or a build of other inputs; remove it, or choose another --out")
-    folder = final.with_name(f".{name}.part")
-    shutil.rmtree(folder, ignore_errors=True)  # of a build that was killed
-    folder.mkdir(parents=True)
-    try:
-        draft = Draft(name, folder)
+    with drafts.draft(final) as folder:
         try:
-            fill(draft)
-        except DataError as error:  # which may tell of the draft, where nobody can look
-            told = str(error).replace(f"{folder}/", "").replace(str(folder), "the source")
-            raise DataError(told if told.startswith(name) else f"{name}: {told}") from None
-        except TooFar:
-            raise DataError(f"{name}: an input expands beyond all bounds; fetch it again") from None
-        except FAULTS as error:
-            raise DataError(f"{name}: an input is damaged or cannot be read ({error}); fetch it again") from error
-        facts = {"notes": manifest.told(draft.notes), "options": options, "inputs": draft.inputs}
-        manifest.write({"identity": identity, "corpus": name, **facts, "versions": manifest.versions()}, folder)
-        folder.rename(final)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+            if not drafts.standing(final, identity, inputs):
+                for left in folder.iterdir():  # by a build that was killed
+                    left.unlink()
+                _fill(Draft(name, folder), fill, identity, options)
+                folder.rename(final)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
     return final
+
+
+def _fill(draft: Draft, fill: Callable[[Draft], None], identity: str, options: dict[str, Any]) -> None:
+    name, folder = draft.name, draft.folder
+    try:
+        fill(draft)
+    except DataError as error:  # which may tell of the draft, where nobody can look
+        told = str(error).replace(f"{folder}/", "").replace(str(folder), "the source")
+        raise DataError(told if told.startswith(name) else f"{name}: {told}") from None
+    except TooFar:
+        raise DataError(f"{name}: an input expands beyond all bounds; fetch it again") from None
+    except FAULTS as error:
+        raise DataError(f"{name}: an input is damaged or cannot be read ({error}); fetch it again") from error
+    facts = {"notes": manifest.told(draft.notes), "options": options, "inputs": draft.inputs}
+    manifest.write({"identity": identity, "corpus": name, **facts, "versions": manifest.versions()}, folder)

@@ -63,9 +63,12 @@ def _runs(members: list[tuple[int, Entry]]) -> Iterator[tuple[int, int, int]]:
 
 
 def pack(file: File, parts: Path, folder: Path) -> None:
-    """Writes a record file, and then its checksum beside the parts. Runs on a worker."""
+    """Writes a record file, and then its checksum beside the parts. Runs on a worker.
+
+    Beside the parts it grows, too: where it goes, nothing is ever half written.
+    """
     digest = hashlib.sha256()
-    with whole(folder / file.name) as out:
+    with whole(parts / file.name) as out:
         for part, offset, length in file.runs:
             with records_file(parts, part).open("rb") as records:
                 records.seek(offset)
@@ -76,6 +79,7 @@ def pack(file: File, parts: Path, folder: Path) -> None:
                     out.write(data)
                     digest.update(data)
                     length -= len(data)
+    (parts / file.name).rename(folder / file.name)
     with whole(_told(file, parts)) as out:
         out.write(digest.hexdigest().encode())
 

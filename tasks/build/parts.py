@@ -23,6 +23,7 @@ import numpy as np
 
 from tasks.build import records
 from tasks.build.duplicates import signature
+from tasks.build.folders import touched
 from tasks.build.source import Document, Notes, Source, Unit
 from tasks.codecs import codec
 from tasks.task import DataError
@@ -92,6 +93,15 @@ def records_file(folder: Path, number: int) -> Path:
 
 def facts_file(folder: Path, number: int) -> Path:
     return folder / f"{number:05}.json"
+
+
+def is_read(folder: Path, shard: Shard) -> bool:
+    """Whether a shard has its part file already, and none of its units was written since."""
+    try:
+        read = facts_file(folder, shard.number).stat().st_mtime_ns
+    except FileNotFoundError:
+        return False
+    return all(touched(unit.place) <= read for unit in shard.units)
 
 
 def facts(folder: Path, number: int) -> tuple[list[Entry], Notes]:

@@ -5,8 +5,9 @@
     3. `pack`   each record file is copied together from the parts, on whichever worker gets it
 
 <out>/<corpus>/1.0.0/ appears in one step, by renaming, when everything in it is written. Until then all lies in a
-hidden folder beside it, which the same command continues: shards that are whole are not read again. Nothing in the
-result depends on the number of workers, on where shards are cut, on the order in which they end, or on the clock.
+hidden folder beside it, which the same command continues: shards that are whole are not read again, unless a file of
+theirs was written since. One build at a time is made in one place. Nothing in the result depends on the number of
+workers, on where shards are cut, on the order in which they end, or on the clock.
 
 Workers share a file system, which has the source and `out` under the same paths. Without Beam's own options they are
 processes of this machine. One document is in memory at a time; the plan holds about a kilobyte for each.
@@ -23,8 +24,8 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from tasks.build import manifest, pack
-from tasks.build.parts import Shard, build_part, cut, facts, facts_file, whole
+from tasks.build import drafts, manifest, pack
+from tasks.build.parts import Shard, build_part, cut, facts, facts_file, is_read, whole
 from tasks.build.plan import Plan, Splitting, plan
 from tasks.build.source import Notes, Source, Unit
 from tasks.build.workers import Unwatched, Watch, Workers, watched
@@ -57,6 +58,8 @@ class Job:
     def options(self) -> dict[str, Any]:
         """The source's options, with files by what is in them: where they lie decides nothing."""
         named = asdict(self.source)  # type: ignore[call-overload]
+        if "vocabulary" in named:
+            named["vocabulary"] = self.words()
         return named | {name: _contents(named[name]) for name in getattr(self.source, "files", ()) if named[name]}
 
     def words(self) -> str | None:
@@ -105,22 +108,17 @@ def build(job: Job, out: str | Path, workers: Workers | None = None, watch: Watc
     notes: Notes = Counter()
     units = job.units(notes)
     identity = job.identity(units)
-    if final.exists():
-        if manifest.load(final).get("identity") == identity:
-            return final
-        raise DataError(
-            f"{final} holds a build with other options or of other inputs; remove it, or choose another --out"
-        )
-    draft = _draft(final, identity)
-    planned = _first_pass(job, cut(units), draft / "parts", notes, workers, watch)
-    ready = draft / "ready"
-    files = _second_pass(job, planned, draft / "parts", ready, workers, watch)
-    manifest.write_documents(planned, ready)
-    manifest.write_inputs(units, ready)
-    pack.describe(job.source.name, files, (*job.features, "licence", "source"), ready)
-    manifest.write({"identity": identity, **_facts(job, planned, files, notes, units)}, ready)
-    ready.rename(final)
-    shutil.rmtree(draft)
+    with drafts.draft(final) as draft:
+        if not drafts.standing(final, identity, [unit.place for unit in units]):
+            parts, ready = _prepared(draft, identity)
+            planned = _first_pass(job, cut(units), parts, ready, notes, workers, watch)
+            files = _second_pass(job, planned, parts, ready, workers, watch)
+            manifest.write_documents(planned, ready)
+            manifest.write_inputs(units, ready)
+            pack.describe(job.source.name, files, (*job.features, "licence", "source"), ready)
+            manifest.write({"identity": identity, **_facts(job, planned, files, notes, units)}, ready)
+            ready.rename(final)
+        shutil.rmtree(draft)
     return final
 
 
@@ -135,22 +133,29 @@ def _check_outside(final: Path, paths: Sequence[str]) -> None:
             raise DataError(f"{final} lies in the source {path} and would be read as part of it; choose another --out")
 
 
-def _draft(final: Path, identity: str) -> Path:
-    """The hidden folder in which a build grows: what an earlier try of the same build left, or a fresh one."""
-    draft = final.with_name(f".{final.name}.part")
-    mark = draft / "identity"
+def _prepared(draft: Path, identity: str) -> tuple[Path, Path]:
+    """Where parts and finished files go: empty, or as an earlier try of the same build left them."""
+    mark, parts, ready = draft / "identity", draft / "parts", draft / "ready"
     if not mark.exists() or mark.read_text() != identity:
-        shutil.rmtree(draft, ignore_errors=True)
-    for folder in (draft / "parts", draft / "ready"):
-        folder.mkdir(parents=True, exist_ok=True)
+        for folder in (parts, ready):
+            shutil.rmtree(folder, ignore_errors=True)
+    for folder in (parts, ready):
+        folder.mkdir(exist_ok=True)
+        for half in folder.glob(".*"):  # of a try that was killed while it wrote
+            half.unlink()
     with whole(mark) as out:
         out.write(identity.encode())
-    return draft
+    return parts, ready
 
 
-def _first_pass(job: Job, shards: list[Shard], parts: Path, notes: Notes, workers: Workers, watch: Watch) -> Plan:
+def _first_pass(
+    job: Job, shards: list[Shard], parts: Path, ready: Path, notes: Notes, workers: Workers, watch: Watch
+) -> Plan:
     sizes = {facts_file(parts, shard.number): shard.size for shard in shards}
-    left = [shard for shard in shards if not facts_file(parts, shard.number).exists()]
+    left = [shard for shard in shards if not is_read(parts, shard)]
+    if left:  # what was written of other parts may have to be written otherwise
+        for old in (*ready.iterdir(), *parts.glob("*.sha256"), *(facts_file(parts, shard.number) for shard in left)):
+            old.unlink(missing_ok=True)
     with watched("reading", sizes, watch):
         workers.map(partial(_read, job.source, str(parts), job.features, job.vocabulary), left, parts / "fault")
     held = [facts(parts, shard.number) for shard in shards]

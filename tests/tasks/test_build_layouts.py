@@ -52,7 +52,7 @@ def test_enwik8_from_its_zip_is_split_as_is_customary(tmp_path):
     assert enwik8.build(source, str(tmp_path / "out"), sample=True) == folder
     assert (folder / "manifest.json").stat().st_mtime_ns == stamp, "it was done, and is not done again"
     other = wrote(tmp_path / "b", {"enwik8": WIKI[:100]})
-    with pytest.raises(DataError, match=r"or a build of other inputs; remove it, or choose another --out"):
+    with pytest.raises(DataError, match=r"or of other inputs; remove it, or choose another --out"):
         enwik8.build(str(other), str(tmp_path / "out"), sample=True)
 
 
