@@ -31,6 +31,12 @@ def run(args):
 
     words, beam = _parted(args.words)
     module = catalogue.reader(args.corpus)
+    if beam and args.corpus not in catalogue.SOURCES:
+        raise ConfigError(f"{args.corpus} is laid out on this machine; leave out the words behind --")
+    if beam and not any(word.partition("=")[0] == "--runner" for word in beam):
+        raise ConfigError(
+            f"words behind -- say who works for Apache Beam: wanted is --runner=NAME, got {' '.join(beam)}"
+        )
     if args.corpus not in catalogue.SOURCES:
         return _lay_out(args.corpus, module, words)
     return _build(args.corpus, module, words, tuple(beam))

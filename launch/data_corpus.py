@@ -98,7 +98,7 @@ def verify(args):
     found = 0
     for found, fault in enumerate(faults(folder), 1):  # noqa: B007
         print(f"  {fault}")
-    print(f"{folder}: {found} faults" if found else f"{folder}: all as the manifest says")
+    print(f"{folder}: {found} fault{'s' if found > 1 else ''}" if found else f"{folder}: all as the manifest says")
     return 1 if found else 0
 
 
@@ -136,7 +136,9 @@ def _open(place):
     folder = manifest.find(place)
     held = manifest.load(folder)
     if "features" not in held:
-        raise ConfigError(f"{folder} holds {held['corpus']}, which is no corpus of documents")
+        raise ConfigError(
+            f"{folder} holds {held['corpus']}, which is no corpus of documents; `repro data verify` checks it"
+        )
     return folder, held
 
 

@@ -173,7 +173,7 @@ class Prepared:
     def documents(self, split: str, notes: Notes) -> Iterator[tuple[str, str]]:
         from tasks.registry import library
 
-        library()  # TensorFlow is about to start: quietly, and off the accelerators
+        _, tf = library()  # TensorFlow is about to start: quietly, and off the accelerators
         import tensorflow_datasets as tfds
 
         builder = tfds.builder_from_directory(self.place)
@@ -186,11 +186,16 @@ class Prepared:
                     f"{self.name}: the TFDS dataset in {self.place} has no {kind} {wanted!r} ({list(held)})"
                 )
         title = next((key for key in ("book_title", "url", "name") if key in builder.info.features), None)
-        examples = tfds.as_numpy(builder.as_dataset(split=split, shuffle_files=False))
-        for number, example in enumerate(examples):
-            name = example[title].decode(errors="replace") if title else str(number)
-            for _, text in _decoded(example[self.feature], name, "documents", notes):
-                yield name, text
+        try:
+            examples = tfds.as_numpy(builder.as_dataset(split=split, shuffle_files=False))
+            for number, example in enumerate(examples):
+                name = example[title].decode(errors="replace") if title else str(number)
+                for _, text in _decoded(example[self.feature], name, "documents", notes):
+                    yield name, text
+        except tf.errors.OpError as error:
+            reason = type(error).__name__.removesuffix("Error")
+            raise DataError(f"{self.name}: record files of {split} in {self.place} are damaged ({reason}); build or "
+                            "prepare it again") from None  # fmt: skip
 
 
 def project_files(path: Path, notes: Notes, wanted: Callable[[str], bool]) -> Iterator[Part]:

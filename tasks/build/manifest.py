@@ -22,6 +22,21 @@ from tasks.task import DataError
 
 FORMAT = 1
 MANIFEST, DOCUMENTS, INPUTS = "manifest.json", "documents.jsonl", "inputs.jsonl"
+# What is read of a manifest, whoever wrote it: keys, or `str` for any, and types; a list has one element's.
+COUNTS = {"documents": int, "bytes": int}
+SHAPE = {
+    "corpus": str,
+    "outputs": {str: {"bytes": int, "sha256": str}},
+    "notes": [{"what": str, "reason": str, "count": int}],
+}
+OF_DOCUMENTS = {
+    "features": {"text": str, "name": str},
+    "vocabulary": str | None,
+    "splits": {str: {**COUNTS, "tokens": int | None, "files": [str]}},
+    "licences": {str: COUNTS},
+    "alike": {"documents": int},
+}
+LINE = {"split": str, "name": str, "bytes": int, "tokens": int | None, "sha256": str, "licence": str}
 DECISIVE = ("numpy", "apache-beam")  # packages whose versions may decide bytes
 
 
@@ -112,20 +127,47 @@ def _hidden(path: Path, top: Path) -> bool:
 
 
 def load(folder: Path) -> dict[str, Any]:
+    """The manifest of a folder. DataError if there is none that can be used."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text())
-    except (OSError, ValueError) as error:
-        raise DataError(f"{folder / MANIFEST} cannot be read ({error})") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{folder / MANIFEST} cannot be read ({error}); build the corpus again") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise DataError(f"{folder / MANIFEST} is of another format than {FORMAT}; build the corpus again")
+    if wrong := _misfit(manifest, {**SHAPE, **(OF_DOCUMENTS if "features" in manifest else {})}):
+        raise DataError(f"{folder / MANIFEST} is damaged: {wrong}; build the corpus again")
     return manifest
 
 
 def listed(folder: Path) -> Iterator[dict[str, Any]]:
     """The lines of documents.jsonl."""
-    with (folder / DOCUMENTS).open(encoding="utf-8") as lines:
-        for line in lines:
-            yield json.loads(line)
+    with (folder / DOCUMENTS).open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                held = json.loads(line)
+            except (ValueError, RecursionError):
+                held = None
+            if _misfit(held, LINE):
+                raise DataError(
+                    f"{folder / DOCUMENTS} is damaged: line {number} is no document; build the corpus again"
+                )
+            yield held
+
+
+def _misfit(value: Any, shape: Any, name: str = "it") -> str:
+    """What does not have the shape that it should have; '' if all does."""
+    if isinstance(shape, dict):
+        if not isinstance(value, dict):
+            return f"{name} is no object"
+        if str in shape:
+            shape = dict.fromkeys(value, shape[str])
+        found = (_misfit(value[key], one, key) if key in value else f"{key} is missing" for key, one in shape.items())
+        return next(filter(None, found), "")
+    if isinstance(shape, list):
+        if not isinstance(value, list):
+            return f"{name} is no list"
+        return next(filter(None, (_misfit(one, shape[0], f"an entry of {name}") for one in value)), "")
+    return "" if isinstance(value, shape) else f"{name} is {json.dumps(value)[:40]}"
 
 
 def documents(folder: Path, manifest: dict[str, Any], split: str) -> Iterator[dict[str, str]]:

@@ -44,7 +44,8 @@ def _files(folder: Path, held: dict[str, Any]) -> Iterator[str]:
 
 
 def _documents(folder: Path, held: dict[str, Any]) -> Iterator[str]:
-    counted: dict[str, Counter[str]] = {split: Counter() for split in held["splits"]}
+    told = dict.fromkeys(("documents", "bytes", *(("tokens",) if held["vocabulary"] else ())), 0)
+    counted: dict[str, Counter[str]] = {split: Counter(told) for split in held["splits"]}
     said: dict[str, Counter[str]] = {}
     listed = manifest.listed(folder)
     for split in held["splits"]:
@@ -61,13 +62,13 @@ def _documents(folder: Path, held: dict[str, Any]) -> Iterator[str]:
                 yield f"{name} has licence {document['licence']!r}, {manifest.DOCUMENTS} says {line['licence']!r}"
             if held["corpus"] == "github" and not licences.permissive(document["licence"].split(" AND ")):
                 yield f"{name} has licence {document['licence']!r}, which is not permissive"
-            counted[split].update(documents=1, bytes=len(data))
+            counted[split].update({"documents": 1, "bytes": len(data), "tokens": line["tokens"] or 0})
             said.setdefault(document["licence"], Counter()).update(documents=1, bytes=len(data))
     if rest := next(listed, None):
         yield f"{rest['name']} is listed in {manifest.DOCUMENTS} and not there"
     for split, counts in counted.items():
-        for what, count in counts.items():
-            if held["splits"][split][what] != count:
-                yield f"{split} has {count:,} {what}, the manifest says {held['splits'][split][what]:,}"
+        for what in told:
+            if held["splits"][split][what] != counts[what]:
+                yield f"{split} has {counts[what]:,} {what}, the manifest says {held['splits'][split][what]}"
     if {name: dict(counts) for name, counts in said.items()} != held["licences"]:
         yield "the licences are not those of the manifest"

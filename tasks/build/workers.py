@@ -51,7 +51,11 @@ class Workers:
         runner, options = (None, self.options) if self.options else _here(count)
         fault.unlink(missing_ok=True)
         careful = functools.partial(_careful, function, str(fault))
-        with beam.Pipeline(runner, beam.pipeline.PipelineOptions(list(options))) as pipeline:
+        try:
+            work = beam.Pipeline(runner, beam.pipeline.PipelineOptions(list(options)))
+        except ValueError as error:  # which tells of all options at once
+            raise DataError(f"Apache Beam, told {' '.join(options)}: {' '.join(str(error).split())}") from None
+        with work as pipeline:
             pipeline | beam.Create(list(elements)) | beam.Reshuffle() | beam.Map(careful)
         if fault.exists():
             raise DataError(fault.read_text())

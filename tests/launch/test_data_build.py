@@ -65,6 +65,24 @@ def test_words_behind_two_dashes_are_beams(source, corpora, tmp_path):
     assert held(tmp_path) == held(corpora)
 
 
+def test_runners_that_are_none_are_one_line(source, tmp_path, capsys):
+    words = ["data", "build", "isabelle", "--source", str(source), "--out", str(tmp_path)]
+    assert main([*words, "--", "--runner=Nobody"]) == 1
+    err = capsys.readouterr().err
+    assert "Unexpected pipeline runner: Nobody. Valid values are" in err and err.count("\n") == 1
+
+
+def test_damaged_records_are_one_line(corpora, tmp_path, capsys):
+    shutil.copytree(corpora, tmp_path / "copy")
+    (records,) = (tmp_path / "copy").rglob("isabelle-train.tfrecord*")
+    records.write_bytes(records.read_bytes()[:-9])
+    assert main(["data", "show", str(tmp_path / "copy")]) == 1
+    assert "1.0.0 are damaged (DataLoss); build or prepare it again" in capsys.readouterr().err
+    records.unlink()
+    assert main(["data", "show", str(tmp_path / "copy")]) == 1
+    assert "1.0.0 are damaged (NotFound); build or prepare it again" in capsys.readouterr().err
+
+
 def test_verification(corpora, tmp_path, capsys):
     assert main(["data", "verify", str(corpora)]) == 0
     assert "all as the manifest says" in capsys.readouterr().out
@@ -105,6 +123,8 @@ def test_a_document_as_the_model_sees_it(corpora, capsys):
         ("build isabelle --source {0}/nowhere --out {0}/out", 1, "isabelle: no directory at"),
         ("build github --source {0}/empty --out {0}/out", 1, "github: no project in"),
         ("build isabelle --source {1} --out {0}/out --test 1", 1, "shares of validation and test must be"),
+        ("build isabelle --source {1} --out {0}/out -- --flink_master=x:1", 2, "wanted is --runner=NAME, got --flink"),
+        ("build enwik8 --source {1} --out {0}/out -- --runner=x", 2, "leave out the words behind --"),
         ("show {1} --segments 99", 2, "--segments: 99 is none of the"),
         ("show {1} --document Entry", 2, "--document: train has documents 0 to"),
         ("stats {0}", 1, "holds no corpus"),

@@ -88,6 +88,13 @@ def test_verification_compares_documents_with_what_is_told_of_them(built, tmp_pa
     def licence(held, folder):
         held["licences"][""]["bytes"] -= 1
 
+    def empty(held, folder):
+        held["splits"]["validation"].update(documents=0, bytes=0)
+        held["splits"]["nothing"] = {"documents": 1, "bytes": 0, "tokens": None, "files": []}
+
+    def tokens(held, folder):
+        held["vocabulary"] = "bytes"
+
     for change, found in (
         (count, "train has .* documents, the manifest says"),
         (licence, "the licences are not those of the manifest"),
@@ -98,6 +105,26 @@ def test_verification_compares_documents_with_what_is_told_of_them(built, tmp_pa
     ):
         faults = changed(built, tmp_path, "manifest.json", lambda path, change=change: told(path, change))
         assert len(faults) == 1 and re.search(found, faults[0])
+    assert len(changed(built, tmp_path, "manifest.json", lambda path: told(path, empty))) == 3
+    assert len(changed(built, tmp_path, "manifest.json", lambda path: told(path, tokens))) == 3  # None in all splits
+
+
+def test_damaged_descriptions_are_one_line(built, tmp_path):
+    whole = facts(built)
+    for name in set(whole) - {"identity", "options", "inputs", "versions", "splitting", "features"}:
+        for value in (None, 7, [3], {"x": "y"}, ...):
+            if name == "vocabulary" and value is None:
+                continue
+            held = {key: one for key, one in whole.items() if key != name or value is not ...}
+            held |= {name: value} if value is not ... else {}
+            with pytest.raises(DataError, match="; build the corpus again"):
+                changed(built, tmp_path, "manifest.json", lambda path, held=held: path.write_text(json.dumps(held)))
+    for line in (b"{}", b"\xff", b"[", b'{"split": 1}', b"\n"):
+        (tmp_path / "documents.jsonl").write_bytes(line + b"\n")
+        with pytest.raises(
+            DataError, match="documents.jsonl is damaged: line 1 is no document; build the corpus again"
+        ):
+            list(manifest.listed(tmp_path))
 
 
 def test_manifests_are_found(built, tmp_path):
