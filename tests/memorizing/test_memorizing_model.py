@@ -1,5 +1,6 @@
 """The Memorizing Transformer against NumPy, and its limits against each other."""
 
+import copy
 import dataclasses
 from functools import partial
 
@@ -188,6 +189,36 @@ def test_gradients_reach_everything_but_what_is_stored(params):
     remat = dataclasses.replace(SMALL, remat=True)
     again = jax.jit(jax.grad(partial(loss, remat)))(*arguments)
     jax.tree.map(partial(np.testing.assert_allclose, atol=1e-5), grads, again)
+
+
+@pytest.mark.parametrize("name", ["paper", "joint"])
+def test_gradients_are_the_slopes_of_the_oracle(name):
+    """Every kind of parameter along a direction, by differences in float64, with what was stored held fast."""
+    model = dataclasses.replace(SMALL, **SETTINGS[name])
+    params, (*before, batch) = lively(model), documents()[:4]
+    _, state = run(model, params, before)
+    oracle = Oracle(model, params, B)
+    for one in before:
+        oracle.step(one)
+    weights = batch["decoder_loss_weights"]
+
+    def loss(params):
+        return jnp.sum(model.apply(params, batch, state)[0]["nats"] * weights)
+
+    slopes = Oracle(model, jax.jit(jax.grad(loss))(params), B).layers
+    rng = np.random.default_rng(0)
+    for kind in sorted({kind for layer in slopes for kind in layer}):
+        ways = [rng.normal(size=layer[kind].shape) if kind in layer else None for layer in slopes]
+        wanted = sum(np.sum(layer[kind] * way) for layer, way in zip(slopes, ways, strict=True) if way is not None)
+
+        def moved(step, kind=kind, ways=ways):
+            other = copy.deepcopy(oracle)
+            for layer, way in zip(other.layers, ways, strict=True):
+                if way is not None:
+                    layer[kind] = layer[kind] + step * way
+            return np.sum(other.step(batch) * weights)
+
+        np.testing.assert_allclose((moved(1e-6) - moved(-1e-6)) / 2e-6, wanted, rtol=2e-3, atol=2e-3, err_msg=kind)
 
 
 def test_more_padding_and_other_slots_change_no_token(params):
