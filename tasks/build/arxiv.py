@@ -45,7 +45,7 @@ class Arxiv:
     metadata: str = option("", "arXiv's metadata snapshot, JSON lines; without it every paper is taken")
     categories: str = option("math", "with metadata: wanted categories, or archives of them, separated by commas")
     primary: bool = option(False, "with metadata: only the first category of a paper counts")
-    strip: bool = option(False, "leave out TeX's comments, which are kept otherwise")
+    strip: bool = option(False, "leave out TeX's comments and what \\iffalse skips, which are kept otherwise")
 
     name: ClassVar[str] = "arxiv"
     files: ClassVar[tuple[str, ...]] = ("metadata",)

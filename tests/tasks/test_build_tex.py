@@ -110,7 +110,39 @@ def test_comments_go_as_they_should():
     assert without_comments(text) == "a %\nc 50\\% x\\\\%\n\\verb|% no|\n\n\\url{a%b} %"
 
 
-@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("a\n\\iffalse\nx \\input{b}\n\\fi\nc", "a\nc"),
+        ("\\iffalse x\\fi", ""),
+        ("a \\iffalse x \\fi b", "a \\iffalse\\fi b"),
+        ("a \\iffalse x \\else y % z\n\\fi b", "a \\iffalse\\else y %\n\\fi b"),
+        ("\\iffalse \\ifx\\a\\b \\else \\fi \\ifmmode\\fi \\if@x\\fi % \\fi\n $\\iff \\\\fi\\fi.", "\\iffalse\\fi."),
+        ("\\newif\\ifmine\\iffalse \\ifmine 1\\else 2\\fi 3\\fi", "\\newif\\ifmine\\iffalse\\fi"),
+        (
+            "\\let\\ifmine=\\iffalse \\ifmine 1\\fi \\iffalse\\ifmine\\fi\\fi",
+            "\\let\\ifmine=\\iffalse \\ifmine 1\\fi \\iffalse\\fi",
+        ),
+        ("\\iffalse never closed \\input{b}", None),
+        ("\\def\\hide{\\iffalse} \\input{b} \\fi", None),
+        ("\\iffalseness \\input{b} \\fi", None),
+        ("\\verb|\\iffalse| \\input{b} \\fi", None),
+    ],
+)
+def test_what_iffalse_skips_reads_nothing_and_is_a_comment(text, left):
+    assert without_comments(text) == (text if left is None else left)
+    calls = [call.name for call in outline(text).calls]
+    assert calls == (["b"] if left is None else [])
+
+
+def test_what_iffalse_skips_ends_nothing_and_takes_no_files_place():
+    text = "\\iffalse\n\\input{a}\n\\end{document}\n\\fi\n\\input{a}"
+    assert paper({"m.tex": DOC % text, "a.tex": "here\n"})[0] == (DOC % text).replace("\\fi\n\\input{a}", "\\fi\nhere")
+
+
+@pytest.mark.parametrize(
+    "word", [*WORDS, "\\iffalse ", "\\fi ", "\\iffalse\\fi ", "\\newif\\if", "\\let\\ifa=", "\\else\\if@"]
+)
 def test_time_is_in_proportion_to_length_whatever_is_repeated(word):
     outline(word * 20000)  # would take minutes if each looked to the end of the text
     without_comments(word * 20000)
