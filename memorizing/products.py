@@ -37,7 +37,8 @@ def over_groups(function, *arrays, stores=()):
             xs = [x[n] for x in flat]
             return function(*xs[: len(arrays)], *(x.__getitem__ for x in xs[len(arrays) :]))
 
-        parts = [jax.lax.map(one_pair, half) for half in np.array_split(np.arange(b * h), min(_loops(), b * h))]
+        loops = min(_loops(sum(x.size for x in flat)), b * h)
+        parts = [jax.lax.map(one_pair, part) for part in np.array_split(np.arange(b * h), loops)]
         return jax.tree.map(lambda *xs: jnp.concatenate(xs).reshape(b, h, *xs[0].shape[1:]), *parts)
 
     def one(slot, head, *xs):
@@ -51,7 +52,7 @@ def over_groups(function, *arrays, stores=()):
     return jax.tree.map(lambda x: x.swapaxes(0, 1), out)
 
 
-def _loops():
-    """Loops that run side by side on this machine: each more has to be compiled as well."""
+def _loops(numbers):
+    """Loops that run side by side on this machine over so many numbers: each more has to be compiled as well."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(2, cores)
+    return min(2, cores) if numbers >= 2**20 else 1

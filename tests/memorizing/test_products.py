@@ -33,7 +33,7 @@ def test_every_slot_and_head_is_worked_on_with_its_own_store(b, h, backend, monk
     index = rng.integers(0, 9, (b, h, 4, 5)).astype(np.int32)
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     for loops in (1, 2):
-        monkeypatch.setattr(products, "_loops", lambda loops=loops: loops)
+        monkeypatch.setattr(products, "_loops", lambda _, loops=loops: loops)
         scores, best = products.over_groups(work, q, index, factor, stores=(store,))
         wanted, largest = one_by_one(q, index, store, factor)
         np.testing.assert_allclose(scores, wanted, atol=1e-5)
