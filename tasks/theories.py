@@ -92,10 +92,14 @@ class Names:
 
 def imports(text: str) -> list[str]:
     """Names of the theories that a theory's header imports, as they stand there."""
-    read = ""
-    for piece in _outside(text[:65536]):
+    read, searched = "", 0
+    for piece in (*_outside(text[:65536]), ""):
         read += f" {piece}"
-        if "begin" in piece and (found := _HEADER.search(read)):  # seldom far from the text's beginning
+        # The header is seldom far from the beginning. Where it is, looking each time would take minutes.
+        if piece and ("begin" not in piece or len(read) < 2 * searched):
+            continue
+        searched = len(read)
+        if found := _HEADER.search(read):
             words = re.findall(r'"([^"]+)"|(\S+)', found[1])
             return [(quoted or plain).removesuffix(".thy") for quoted, plain in words]
     return []

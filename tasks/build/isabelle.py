@@ -13,12 +13,13 @@ all of both may be used freely.
 """
 
 import configparser
+import contextlib
 import functools
 import os
 import posixpath
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -33,6 +34,8 @@ from tasks.theories import Names, arranged, imports
 MOST = 64 * 2**20  # bytes of a theory
 # Of the distribution, known everywhere without a session's name.
 GLOBAL = ("Pure", "Main", "Complex_Main", "HOL", "HOLCF", "ZF", "ZFC", "FOL", "CTT", "LCF", "CCL", "Cube", "Sequents")
+BESIDE = "beside the entries"
+WANTED = "wanted is a tree of the archive or of the distribution, whose theories end in .thy"
 BSD, LGPL = "BSD-3-Clause", "LGPL-2.1-only"
 
 
@@ -43,30 +46,41 @@ class Isabelle:
     def units(self, path: str, notes: Notes) -> list[Unit]:
         top = Path(path).expanduser()
         if not top.is_dir():
-            raise DataError(f"isabelle: no directory at {path}; wanted is a tree of the archive or of the distribution")
+            raise DataError(f"isabelle: no directory at {path}; {WANTED}")
         held: dict[str, int] = {}  # folder -> bytes of its theories
-        with_root = set()
+        with_root, others = set(), []  # folders; and folders of other files, one for each
         for name, place in folders.files(os.fspath(top), notes):
             folder, _, file = name.rpartition("/")
             if file == "ROOT":
                 with_root.add(folder)
             elif file.endswith(".thy"):
-                held[folder] = held.get(folder, 0) + _size(place)
-        entries: dict[str, int] = dict.fromkeys(with_root, 0)
+                held[folder] = held.get(folder, 0) + folders.size(place)
+            else:
+                others.append(folder)
+        entries: dict[str, int | None] = dict.fromkeys(with_root)  # None: without any theory
         for folder in sorted(held):
             entry = _nearest(folder, entries)
             if entry is None:
                 entry = folder
                 notes["entries", "kept without a ROOT file"] += 1
-            entries[entry] = entries.get(entry, 0) + held[folder]
+            entries[entry] = (entries.get(entry) or 0) + held[folder]
+        found = {folder: size for folder, size in entries.items() if size is not None}
+        beside = sum(_nearest(folder, entries) not in found for folder in others)
+        for key, count in (("entries", "without theories"), len(entries) - len(found)), (("files", BESIDE), beside):
+            if count:
+                notes[key] += count
+        if not found:
+            raise DataError(f"isabelle: no theory in {path}; {WANTED}")
         return sorted(
-            Unit(folder or top.resolve().name, os.fspath(top / folder), size)
-            for folder, size in entries.items()
-            if size
+            Unit(folder or top.resolve().name, os.fspath(top / folder), size) for folder, size in found.items()
         )
 
     def read(self, unit: Unit, notes: Notes) -> Iterator[Document]:
-        files = dict(_theories(unit, notes))
+        files: dict[str, str] = {}
+        for path, text in _theories(unit, notes):
+            if path in files:  # names that are not UTF-8 may look the same
+                notes["files", "under a path seen before"] += 1
+            files.setdefault(path, text)
         tree = Tree(files, _sessions(unit, notes))
         for circle in tree.circles:
             notes["theories", f"kept in a circle of imports ({', '.join(circle)})"] += len(circle)
@@ -164,15 +178,18 @@ def _parents_first(sessions: list[roots.Session]) -> list[roots.Session]:
     """The sessions of a ROOT, each after those of them that it is built on."""
     by_name = {one.name: one for one in sessions}
     ordered: dict[str, roots.Session] = {}
-
-    def place(session: roots.Session, above: frozenset[str]) -> None:
-        for name in (session.parent, *session.sessions):
-            if name in by_name and name not in above and name not in ordered:
-                place(by_name[name], above | {name})
-        ordered.setdefault(session.name, session)
-
-    for session in sessions:
-        place(session, frozenset([session.name]))
+    begun: set[str] = set()
+    for first in sessions:
+        stack = [first]  # a chain of sessions may be longer than Python's
+        while stack:
+            session = stack[-1]
+            begun.add(session.name)
+            above = (name for name in (session.parent, *session.sessions) if name in by_name and name not in begun)
+            if name := next(above, ""):
+                stack.append(by_name[name])
+            else:
+                ordered.setdefault(session.name, session)
+                stack.pop()
     return list(ordered.values())
 
 
@@ -196,18 +213,11 @@ def _sessions(unit: Unit, notes: Notes) -> list[roots.Session]:
     return roots.sessions(text or "")
 
 
-def _nearest(folder: str, entries: dict[str, int]) -> str | None:
+def _nearest(folder: str, entries: Container[str]) -> str | None:
     """The folder itself or the nearest above it that is an entry."""
     while folder and folder not in entries:
         folder = folder.rpartition("/")[0]
     return folder if folder in entries else None
-
-
-def _size(place: str) -> int:
-    try:
-        return os.stat(place).st_size
-    except OSError:  # whoever reads it notes that
-        return 0
 
 
 def _licence(entry: Path) -> str:
@@ -224,16 +234,14 @@ def _licence(entry: Path) -> str:
 def _archive(metadata: Path) -> dict[str, str]:
     """What the archive's metadata say of each entry: a file for each today, one for all until 2021."""
     said = {}
-    try:
-        if (metadata / "entries").is_dir():
-            for file in sorted((metadata / "entries").glob("*.toml")):
-                said[file.stem] = str(tomllib.loads(file.read_text()).get("license", ""))
-        elif (metadata / "metadata").is_file():
+    for file in sorted((metadata / "entries").glob("*.toml")):
+        with contextlib.suppress(OSError, ValueError, RecursionError):  # then nothing is known of that entry
+            said[file.stem] = str(tomllib.loads(file.read_text()).get("license", ""))
+    if not said:
+        with contextlib.suppress(OSError, ValueError, configparser.Error):
             held = configparser.ConfigParser(interpolation=None, strict=False)
             held.read_string((metadata / "metadata").read_text())
             said = {name: held[name].get("license", "BSD") for name in held.sections()}
-    except (OSError, ValueError, configparser.Error):  # then nothing is known
-        pass
     return said
 
 

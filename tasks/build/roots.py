@@ -61,7 +61,7 @@ def sessions(text: str) -> list[Session]:
             session, place = _head(tokens, place)
             session.chapter, part = chapter, ""
             found.append(session)
-        elif kind == "word" and word in _PARTS:
+        elif kind == "word" and word in (*_PARTS, "chapter_definition"):
             part = word
         elif kind == "mark" and word in "([":
             place = _behind(tokens, place, word)

@@ -97,7 +97,7 @@ def test_an_entry_is_a_document_in_the_order_of_its_imports_and_its_root(tmp_pat
     found, notes = built(tree(tmp_path, entry))
     assert order(found["thys/Entry"]) == ["B", "C", "A", "X", "Z", "Y", "Unnamed"]
     assert order(found["thys/Other"]) == ["Elsewhere"] and found["thys/Entry"].parts == 7
-    assert notes == {("files", "other than theories"): 1}
+    assert notes == {("files", "other than theories"): 1, ("files", "beside the entries"): 1}
 
 
 def test_a_session_of_the_distribution_is_a_document(tmp_path):
@@ -126,7 +126,8 @@ def test_a_session_of_the_distribution_is_a_document(tmp_path):
         "src/HOL/HOL-Big": ["Piece", "Big"],
         "src/ZF": ["ZF"],
     }
-    assert notes == {("documents", "without theories"): 1, ("files", "in no session"): 1}
+    beside = {("files", "beside the entries"): 1}  # COPYRIGHT
+    assert notes == {("documents", "without theories"): 1, ("files", "in no session"): 1} | beside
 
 
 @pytest.mark.parametrize("case", range(8))
@@ -208,7 +209,11 @@ def test_bad_files_are_counted(tmp_path):
     "metadata",
     [
         {"metadata/metadata": "[Free]\ntitle = x\nlicense = LGPL\n[Other]\ntitle = 100% y\n"},
-        {"metadata/entries/Free.toml": 'license = "lgpl"\n', "metadata/entries/Other.toml": 'license = "bsd"\n'},
+        {
+            "metadata/entries/Free.toml": 'license = "lgpl"\n',
+            "metadata/entries/Other.toml": 'license = "bsd"\n',
+            "metadata/entries/Made.toml": "= no",
+        },
     ],
 )
 def test_licences_of_the_archive(tmp_path, metadata):
@@ -225,4 +230,34 @@ def test_licences_of_the_archive(tmp_path, metadata):
 def test_nothing_to_read_is_said(tmp_path):
     with pytest.raises(DataError, match="isabelle: no directory at"):
         Isabelle().units(str(tmp_path / "nowhere"), Counter())
-    assert Isabelle().units(str(tmp_path), Counter()) == []
+    with pytest.raises(DataError, match=r"isabelle: no theory in .*; wanted is a tree of the archive"):
+        Isabelle().units(str(tmp_path), Counter())
+
+
+def test_nothing_is_left_out_without_a_word(tmp_path):
+    """Every file is in a document, says what is one (ROOT), or is counted."""
+    files = {"Good/ROOT": "chapter AFP session G = HOL + theories A", "Good/A.thy": theory("A"), "Good/x.ML": "x"}
+    files |= {"Empty/ROOT": "chapter AFP session E = HOL + theories A", "Empty/A.thy": "", "Loose/B.thy": ""}
+    files |= {"None/ROOT": "chapter AFP session N = HOL", "None/x.ML": "x", "ROOTS": "Good", "notes/README": "x"}
+    found, notes = built(tree(tmp_path, files))
+    assert list(found) == ["Good"]
+    assert notes == {
+        ("files", "empty"): 2,
+        ("documents", "without theories"): 2,
+        ("entries", "kept without a ROOT file"): 1,
+        ("entries", "without theories"): 1,
+        ("files", "other than theories"): 1,
+        ("files", "beside the entries"): 3,
+    }
+    assert sum(n for (what, _), n in notes.items() if what == "files") + found["Good"].parts + 3 == len(files)
+
+
+def test_long_chains_of_sessions_and_headers_take_no_time(tmp_path):
+    chain = "".join(f"session S{n} = S{n + 1} + theories X\n" for n in range(3000)) + "session S3000 = S0 +"
+    tree(tmp_path, {"E/ROOT": f"chapter AFP {chain}", "E/X.thy": theory("X"), "E/Y.thy": "begin (**) " * 6000})
+    assert order(built(tmp_path)[0]["E"]) == ["X"]
+
+
+def test_a_chapter_in_its_own_right_is_no_theory():
+    (one,) = sessions('session A = HOL + theories X chapter_definition "HOL" (isabelle) description "x"')
+    assert one.theories == ["X"]
