@@ -17,6 +17,7 @@ on into the next files to the end of what begins there.
 import gzip
 import itertools
 import json
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,13 +31,20 @@ SUFFIXES = (".json", ".json.gz")
 
 
 def is_export(path: Path) -> bool:
-    """Whether a file's first line is a row of an export."""
+    """Whether one of a file's first lines is a row of an export; the very first may be damaged."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
-            first = json.loads(lines.readline(2**26))
-    except (OSError, EOFError, ValueError, RecursionError):
+            return any(_is_row(lines.readline(2**26)) for _ in range(16))
+    except (OSError, EOFError, zlib.error):
         return False
-    return isinstance(first, dict) and "repo_name" in first and "content" in first
+
+
+def _is_row(line: bytes) -> bool:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(row, dict) and "repo_name" in row and "content" in row
 
 
 def repositories(place: Path, notes: Notes) -> Iterator[tuple[str, Iterator[dict[str, Any]]]]:

@@ -4,13 +4,15 @@ The paper took permissively licensed repositories from BigQuery's public data se
 Java, Python, Go and TypeScript, by their endings, in random order but with every sub-directory contiguous. So do we,
 from whatever holds repositories (`tasks.build.projects`). What the paper leaves open is decided here:
 
-    licence  that of the licence files nearest to the repository's top, by their texts (`tasks.build.licences`), or the
-             one that the export names. Whatever is not permissive, or not recognised, is left out; so are sub-folders
-             whose own licence files say otherwise.
+    licence  that of the licence files at the repository's top, by their texts (`tasks.build.licences`), or the one that
+             the export names if they do not say otherwise. Whatever is not permissive, or not recognised, is left out;
+             so are sub-folders whose own licence files say otherwise. One in a sub-folder says nothing of the rest.
     files    generated, minified, and other projects' (vendored) code is left out, by the rules of `tasks.build.code`.
     text     files follow each other without any mark; each begins on a line of its own.
 """
 
+import posixpath
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -21,6 +23,8 @@ from tasks.build.source import Document, Notes, Unit, option
 from tasks.task import DataError
 from tasks.texts import joined
 
+# Folders that packages have for what is said of all of them: Python's metadata, Java's, and one called licenses.
+OF_ALL = re.compile(r"(?:^|/)[^/]+\.(?:dist|egg)-info(?:$|/)|^(?:META-INF|licen[cs]es?)$", re.IGNORECASE)
 UNKNOWN = "without a licence that is recognised"
 UNFREE = "under a licence that is not permissive"
 
@@ -55,8 +59,11 @@ class GitHub:
     def _document(self, project: projects.Project, notes: Notes) -> Document | None:
         said: dict[str, set[str]] = {}  # folder -> the licences that its files hold
         code: dict[str, str] = {}
+        paths: list[str] = []
         for path, text in project.files:
+            paths.append(path)
             if is_licence(path):
+                notes["files", "read as licences"] += 1
                 if not is_vendored(path):
                     said.setdefault(_folder(path), set()).update(licences.detect(text))
             elif path in code:
@@ -65,9 +72,10 @@ class GitHub:
                 notes["files", reason] += 1
             else:
                 code[path] = text
-        top, below = _governing(said)
+        top, below = _governing(said, paths)
         if project.licence is not None:
-            top = {licences.declared(project.licence)} - {""} or {project.licence}
+            named = {licences.declared(project.licence)} - {""} or {project.licence}
+            top = named | {one for one in top if not licences.permissive([one])}
         if not top:
             notes["documents", UNKNOWN] += 1
         elif not licences.permissive(top):
@@ -99,15 +107,20 @@ def _folder(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _governing(said: dict[str, set[str]]) -> tuple[set[str], dict[str, set[str]]]:
-    """(licences of the whole, folder -> licences) of what each folder's files say: the nearest to the top decide.
+def _governing(said: dict[str, set[str]], paths: list[str]) -> tuple[set[str], dict[str, set[str]]]:
+    """(licences of the whole, folder -> licences) of what each folder's files say.
 
-    Where a repository is one folder in an archive, or a package with its licence in a folder of its own, no licence
-    file lies at the very top.
+    paths  of all files of the project that are read
+
+    Of the whole speak files at the top, or in a folder that holds all others, as in archives, or that a package has for
+    them; of these the nearest to the top.
     """
-    least = min((_depth(folder) for folder in said), default=0)
-    top: set[str] = set().union(*(found for folder, found in said.items() if _depth(folder) == least))
-    return top, {folder: found for folder, found in said.items() if _depth(folder) > least}
+    common = posixpath.commonprefix([f"{_folder(path)}/" for path in paths])
+    speaks = [folder for folder in said if not folder or common.startswith(f"{folder}/") or OF_ALL.search(folder)]
+    least = min(map(_depth, speaks), default=0)
+    speaks = [folder for folder in speaks if _depth(folder) == least]
+    top: set[str] = set().union(*(said[folder] for folder in speaks))
+    return top, {folder: found for folder, found in said.items() if folder not in speaks and _depth(folder) >= least}
 
 
 def _depth(folder: str) -> int:

@@ -49,11 +49,12 @@ def lines(files, **more):
 
 
 def built(top, **options):
-    """({name: document}, notes) of everything at a place."""
+    """({name: document}, notes but for files that say licences) of everything at a place."""
     notes = Counter()
     reader = GitHub(**options)
     found = [document for unit in reader.units(str(top), notes) for document in reader.read(unit, notes)]
     assert len({document.name for document in found}) == len(found)
+    del notes["files", "read as licences"]
     return {document.name: document for document in found}, dict(notes)
 
 
@@ -158,6 +159,10 @@ def test_orders_are_random_but_known():
         ({"LICENSE": MIT, "sub/LICENSE": MIT, "sub/a.c": "1", "b.c": "2"}, "MIT", 2),
         ({"LICENSE": MIT, "vendor/x/COPYING": GPL, "vendor/x/a.c": "1", "b.c": "2"}, "MIT", 1),
         ({"license.py": MIT, "a.c": "1"}, None, "without a licence that is recognised"),
+        ({"one/LICENSE": MIT, "one/src/a.c": "1", "one/b.c": "2"}, "MIT", 2),
+        ({"META-INF/LICENSE": MIT, "a.java": "1"}, "MIT", 1),
+        ({"examples/x/LICENSE": MIT, "examples/x/a.c": "1", "b.c": "2"}, None, "without a licence that is recognised"),
+        ({"x/LICENSE": MIT, "x/COPYING": GPL, "x/a.c": "1"}, None, "under a licence that is not permissive"),
     ],
 )
 def test_permissive_licences_only(tmp_path, files, licence, kept):
@@ -171,6 +176,15 @@ def test_permissive_licences_only(tmp_path, files, licence, kept):
         assert left == notes.get(("files", "under a licence that is not permissive"), 0) + notes.get(
             ("files", "vendored"), 0
         )
+
+
+def test_every_file_is_in_a_document_or_counted(tmp_path):
+    files = {"LICENSE": MIT, "vendor/x/COPYING": GPL, "vendor/x/a.c": "1", "b.c": "2", "c_pb2.py": "3", "d.rs": "4"}
+    (tmp_path / "one.jsonl").write_bytes(lines({**files, "e.c": " "}))
+    notes = Counter()
+    (document,) = GitHub().read(*GitHub().units(str(tmp_path), notes), notes)
+    assert notes["files", "read as licences"] == 2
+    assert document.parts + sum(count for (what, _), count in notes.items() if what == "files") == len(files) + 1
 
 
 def test_names_of_files():
@@ -276,10 +290,12 @@ def test_exports_may_be_cut_anywhere(tmp_path, case):
 def test_licences_that_an_export_names(tmp_path):
     named = {"a/mit": "mit", "b/gpl": "gpl-2.0", "c/art": "artistic-2.0", "d/own": None}
     whole = [row for name, licence in named.items() for row in rows({"x.c": name, "LICENSE": MIT}, name, licence)]
-    (tmp_path / "000.json").write_text("".join(json.dumps(row) + "\n" for row in whole))
+    whole += rows({"x.c": "1", "LICENSE": GPL}, "e/not what is said", "mit")
+    # Whatever is wrong with the first line, the file is an export.
+    (tmp_path / "000.json").write_text('{"repo_name": "a/m\n' + "".join(json.dumps(row) + "\n" for row in whole))
     found, notes = built(tmp_path)
     assert {name: one.licence for name, one in found.items()} == {"a/mit": "MIT", "d/own": "MIT"}
-    assert notes == {("documents", "under a licence that is not permissive"): 2}
+    assert notes == {("documents", "under a licence that is not permissive"): 3, ("files", "not JSON"): 1}
 
 
 def test_archives_are_read_in_one_piece_or_not(tmp_path):
