@@ -46,6 +46,11 @@ def read_parts(path: str, name: str) -> Parts:
     return parts
 
 
+def files_of(path: str, name: str) -> list[Path]:
+    """The files that `read_parts` reads."""
+    return _recognise(Path(path).expanduser(), name)[1]
+
+
 @functools.lru_cache(maxsize=2)
 def _read_once(read: Callable[[tuple[Path, ...], str], Parts], files: tuple[Path, ...], name: str, stamp) -> Parts:
     """Every evaluation of a config builds its own task; they share one copy, as long as the files' stamps agree."""

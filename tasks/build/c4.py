@@ -48,14 +48,15 @@ class C4:
         if not top.is_dir():
             raise DataError(f"c4_4k: no directory at {path}. {ORIGIN}")
         _codec(self.vocabulary)  # a wrong one should be told now
-        found = [(name, place) for name, place in folders.files(str(top), notes, links=True) if name.endswith(ENDINGS)]
+        every = list(folders.files(str(top), notes, links=True))
+        found = [(name, place) for name, place in every if name.endswith(ENDINGS)]
         shards = [(name, place) for name, place in found if _SHARD.fullmatch(name)]
         if not shards and (prepared := tfds.units(top, "c4", self.name)):
             return prepared
         if not self.sample:
             _check_complete(path, [name for name, _ in shards])
-        if len(found) > len(shards) > 0:
-            notes["files", "beside C4's own"] += len(found) - len(shards)
+        if beside := len(every) - len(shards or found):
+            notes["files", "beside C4's own" if shards else "beside the pages"] += beside
         if not found:
             raise DataError(f"c4_4k: {path} holds no {', '.join(ENDINGS)} file. {ORIGIN}")
         return sorted(Unit(name, place, folders.size(place)) for name, place in shards or found)

@@ -10,7 +10,7 @@ from typing import Any
 
 from tasks.build.flow import CHUNK
 from tasks.build.laidout import Draft, lay_out
-from tasks.bytefiles import PART_FILES
+from tasks.bytefiles import PART_FILES, files_of
 from tasks.enwik8 import enwik8
 
 OPTIONS = {"sample": "take other bytes than enwik8's"}
@@ -20,13 +20,12 @@ def build(source: str, out: str, sample: bool = False) -> Path:
     """Returns the folder. DataError for other bytes than enwik8's, unless they are taken as a sample."""
     # The task reads and checks whatever lies there.
     corpus: Any = enwik8(source, length=2, sample=sample).source
-    place = Path(source).expanduser()
-    names = ("enwik8", "enwik8.zip", *PART_FILES)
-    files = [place] if place.is_file() else [place / name for name in names if (place / name).is_file()]
+    files = files_of(source, "enwik8")
 
     def fill(draft: Draft) -> None:
         for file in files:
             draft.check(file, {}, sample)
+        draft.beside(Path(source).expanduser(), files)
         for name, part in zip(PART_FILES, corpus.corpus.parts, strict=True):
             draft.write(name, (part[at : at + CHUNK].tobytes() for at in range(0, len(part), CHUNK)))
 

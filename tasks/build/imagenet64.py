@@ -62,6 +62,7 @@ def build(source: str, out: str, sample: bool = False) -> Path:
                 _array(file, file.name, draft)
             else:
                 _batches(file, draft)
+        draft.beside(place, files)
         imagenet64(str(draft.folder), sample=sample)  # its own checks
 
     return lay_out("imagenet64", files, out, {"sample": sample}, fill)

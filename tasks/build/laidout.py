@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.build import drafts, manifest
+from tasks.build import drafts, folders, manifest
 from tasks.build.flow import FAULTS, TooFar
 from tasks.build.source import Notes
 from tasks.task import DataError
@@ -44,6 +44,13 @@ class Draft:
                 f"{wanted[0]:,} and {wanted[1][:16]}.... Fetch it again, or take it as a sample with --sample"
             )
         self.inputs.append({"name": file.name, **found, "published": known})
+
+    def beside(self, place: Path, read: Iterable[Path]) -> None:
+        """Notes the files of a source that are not read, if it is a folder."""
+        known = {*map(os.fspath, read)}
+        for _, file in folders.files(os.fspath(place), self.notes, links=True) if place.is_dir() else ():
+            if file not in known and self.folder not in Path(file).resolve().parents:
+                self.notes["files", "beside those that are read"] += 1
 
     def write(self, name: str, parts: Iterable[bytes]) -> Path:
         """A file of these bytes."""

@@ -23,6 +23,7 @@ from tasks.build.text import decode
 from tasks.corpora import BOOKS
 from tasks.task import SPLITS, DataError
 
+METADATA = "metadata.csv"
 BOOK = 64 * MEBI  # bytes of one; the longest of PG-19 has some 20
 LICENCE = "LicenseRef-public-domain-US"
 ORIGIN = "PG-19 is in the public bucket deepmind-gutenberg of Google Cloud Storage, or TFDS's pg19"
@@ -46,6 +47,9 @@ class PG19:
             return found  # whose numbers of books TFDS has checked
         if splits and len(splits) < len(SPLITS):
             raise DataError(f"pg19: {path} has only {', '.join(splits)} of {', '.join(SPLITS)}; fetch the others")
+        for entry in folders.entries(top, notes) if splits else ():
+            if entry.name not in (*splits, METADATA):
+                notes["entries", f"beside {', '.join(splits)}"] += 1
         found = [unit for split in splits or [""] for unit in _books(top / split, split, notes)]
         counts = {split: sum(unit.name.startswith(f"{split}/") for unit in found) for split in SPLITS}
         if not found or (counts != BOOKS and not self.sample):
@@ -69,7 +73,7 @@ class PG19:
         if data is not None and (text := decode(data, notes, "books")):
             name = unit.name.removesuffix(".txt")
             place = Path(unit.place)
-            addresses = _addresses(place.parent.parent / "metadata.csv") if split else {}
+            addresses = _addresses(place.parent.parent / METADATA) if split else {}
             yield Document(name, text, LICENCE, addresses.get(place.stem, unit.name), split=split)
 
 

@@ -64,6 +64,7 @@ def build(source: str, out: str, sample: bool = False) -> Path:
     def fill(draft: Draft) -> None:
         for file in [*archives, *texts]:
             draft.check(file, PUBLISHED, sample)
+        draft.beside(place, [*archives, *texts])
         for file in archives:
             _unpack(file, draft)
         for file in texts:

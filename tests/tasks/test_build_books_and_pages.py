@@ -55,14 +55,15 @@ BOOKS = {
 
 
 def test_books_keep_their_split_and_have_their_address(tmp_path):
-    documents, notes = read(SAMPLE, wrote(tmp_path, BOOKS))
+    documents, notes = read(SAMPLE, wrote(tmp_path, {**BOOKS, "nasty/6.txt": "Sixth", "README": "x"}))
     assert [(one.name, one.text, one.split, one.source) for one in documents] == [
         ("test/5", "Fifth", "test", "test/5.txt"),
         ("train/1", "The first\nbook", "train", "http://example.org/1"),
         ("train/2", "café", "train", "train/2.txt"),
         ("validation/4", "Fourth", "validation", "validation/4.txt"),
     ]
-    assert notes == {("books", "read as Latin-1"): 1, ("books", "with NUL bytes"): 1}
+    told = {("books", "read as Latin-1"): 1, ("books", "with NUL bytes"): 1}
+    assert notes == told | {("entries", "beside train, validation, test"): 2}
 
 
 def test_numbers_of_books_are_those_of_pg19_but_for_a_sample(tmp_path, monkeypatch):
@@ -132,7 +133,8 @@ def test_pages_under_so_many_tokens_are_left_out(tmp_path):
         ("c4-train.00001-of-00002.json.gz:2", LONG + "\n", "train", "http://example.org/1"),
         ("c4-validation.00000-of-00001.json.gz:1", LONG, "validation", "http://example.org/0"),
     ]
-    assert notes == {("documents", "under 14 tokens"): 2, ("documents", "not JSON"): 1, ("documents", "blank"): 1}
+    told = {("documents", "under 14 tokens"): 2, ("documents", "not JSON"): 1, ("documents", "blank"): 1}
+    assert notes == told | {("files", "beside C4's own"): 1}
     assert len(read(C4(least=15), tmp_path)[0]) == 1, "ä is two bytes, and LF is one"
 
 

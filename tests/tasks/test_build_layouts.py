@@ -228,6 +228,7 @@ def test_pairs_of_files_that_do_not_fit_are_left_out_of_a_sample(tmp_path):
         ("file pairs", "empty"): 1,
         ("file pairs", "without the other language"): 2,
         ("archives", "that are damaged"): 1,
+        ("files", "beside those that are read"): 1,
     }
     wrote(tmp_path / "twice", {"a/x.en": "1\n", "a/x.de": "1\n", "b/x.en": "2\n"})
     with pytest.raises(DataError, match=r"two files called x.en; rename one"):
@@ -235,6 +236,19 @@ def test_pairs_of_files_that_do_not_fit_are_left_out_of_a_sample(tmp_path):
     wrote(tmp_path / "none", {"x.en": ""})
     with pytest.raises(DataError, match="not one pair of files can be used: 1 file pair without the other language"):
         wmt14.build(str(tmp_path / "none"), str(tmp_path / "more"), sample=True)
+
+
+def test_files_beside_those_that_are_read_are_counted(tmp_path):
+    """Also where the result lies in the source, whose files are none of it."""
+    parts = {"train.txt": WIKI[:922], "valid.txt": WIKI[922:973], "test.txt": WIKI[973:]}
+    top = wrote(tmp_path, {**parts, "README.md": "", "nasty/empty.bin": "", "enwik8.zip": zipped(enwik8=WIKI)})
+    held, notes = manifest(enwik8.build(str(top), str(top / "out"), sample=True))
+    read = [one["name"] for one in held["inputs"]]
+    assert notes == {("files", "beside those that are read"): 6 - len(read)} and len(read) in (1, 3)
+    wrote(tmp_path, {"p/train_64x64.npz": npz(data=pictures(24, 0)), "p/valid_64x64.npz": npz(data=pictures(3, 1))})
+    wrote(tmp_path, {"p/nasty/grey.png": "", "p/train_64x64.tar": ""})
+    _, notes = manifest(imagenet64.build(str(tmp_path / "p"), str(tmp_path / "o"), sample=True))
+    assert notes == {("files", "beside those that are read"): 2}
 
 
 def test_a_layout_appears_whole_or_not_at_all(tmp_path):
