@@ -66,7 +66,9 @@ def shuffled(paths: Iterable[str], seed: int, repository: str) -> list[str]:
 
     def draw(path: str) -> bytes:
         if path not in draws:
-            draws[path] = hashlib.blake2b(f"{seed}/{repository}/{path}".encode(), digest_size=8).digest()
+            # Names that are no UTF-8 have half surrogates in them.
+            place = f"{seed}/{repository}/{path}".encode(errors="backslashreplace")
+            draws[path] = hashlib.blake2b(place, digest_size=8).digest()
         return draws[path]
 
     def key(path: str) -> list[tuple[bytes, str]]:

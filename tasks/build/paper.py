@@ -4,6 +4,8 @@ Main is what 00README says ('toplevelfile'), in its order. Else it is, of the fi
 
     that whose text, with what it reads, has a document class and \begin{document}; or else one of the two, or an end
     as in plain TeX; and among such the one that reads the most characters in; and then the first by path.
+    Where none of them is, files that others read in are looked at too: they may read each other in a circle, of which
+    the one with a document class of its own is main.
 
 A file that begins with %auto-ignore, as arXiv's stubs do, or whose class is subfiles is no main file where there is
 another. Where no file is one, the folder holds the parts of something: they stand one after the other by path, files
@@ -88,7 +90,9 @@ class _Paper:
         tops = [name for name in self.files if name not in read] or list(self.files)
         tops = [name for name in tops if name not in ignored] or list(self.files)
         ranks = {name: self._rank(name) for name in tops}
-        best = max(tops, key=lambda name: ranks[name])  # of equals the first
+        if not any(rank for rank, _ in ranks.values()):  # files that read each other in a circle are no tops
+            ranks |= {name: self._rank(name) for name in self.files if name not in ignored}
+        best = max(ranks, key=lambda name: (*ranks[name], bool(self.outlines[name].style)))  # of equals the first
         return [best] if ranks[best][0] else tops
 
     def _rank(self, name: str) -> tuple[int, int]:

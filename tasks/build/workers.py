@@ -68,7 +68,7 @@ def _careful(function: Callable[[Any], None], fault: str, element: Any) -> None:
         function(element)
     except (DataError, OSError) as error:
         with whole(Path(fault)) as out:
-            out.write(str(error).encode())
+            out.write(str(error).encode(errors="backslashreplace"))  # it may tell of a name that is no UTF-8
 
 
 def _here(count: int):

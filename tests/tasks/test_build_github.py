@@ -238,8 +238,11 @@ def test_everything_wrong_is_counted(tmp_path):
     (tmp_path / "link").symlink_to("/")
     tree(tmp_path / "tree", {"LICENSE": MIT, "crlf.c": b"\xef\xbb\xbfa\r\nb\rc", "nul.c": b"\0", "empty.c": b""})
     (tmp_path / "tree/out.c").symlink_to("/etc/passwd")
+    name = os.fsdecode(b"caf\xe9")
+    tree(tmp_path / name, {"LICENSE": MIT, os.fsdecode(b"\xff.c"): b"int c;"})
     found, notes = built(tmp_path)
-    assert found["bad.jsonl"].text == "int a;" and found["tree"].text == "a\nb\nc" and len(found) == 2
+    assert found["bad.jsonl"].text == "int a;" and found["tree"].text == "a\nb\nc" and len(found) == 3
+    assert found[name].text == "int c;"
     assert notes == {
         ("files", "blank"): 1,
         ("files", "not JSON"): 1,

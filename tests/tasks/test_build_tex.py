@@ -254,6 +254,13 @@ def test_files_that_read_each_other_do_so_once():
     assert notes == {("inputs", "in a circle"): 1}
 
 
+def test_a_paper_in_a_circle_is_the_main_file_though_another_is_read_by_none():
+    files = {"m.tex": DOC % "\\input{m} \\input{a}", "a.tex": "A \\input{b}", "b.tex": "\\input{m}", "d.tex": "stray"}
+    text, parts, notes = paper(files)
+    assert text.startswith("\\documentclass") and "A " in text and parts == 3
+    assert notes == {("inputs", "in a circle"): 2, ("files", "not read by the main file"): 1}
+
+
 def test_doubling_files_do_not_double_without_end():
     files = {f"{n}.tex": f"\\input{{{n + 1}}}\\input{{{n + 1}}}" for n in range(40)}
     text, parts, notes = paper({**files, "40.tex": "end"})
