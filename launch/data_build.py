@@ -129,8 +129,10 @@ def _tell(folder, bar):
     for split, found in held["splits"].items():
         tokens = f"{found['tokens']:>16,} tokens" if found["tokens"] is not None else ""
         print(f"  {split:10} {found['documents']:>10,} documents {found['bytes']:>16,} bytes{tokens}")
-    if held["alike"]["documents"]:
-        print(f"  {held['alike']['documents']:,} documents are near duplicates of others and stand in their splits")
+    if alike := held["alike"]["documents"]:
+        many = "documents are near duplicates of others and stand in their splits"
+        one = "document is a near duplicate of another and stands in its split"
+        print(f"  {alike:,} {many if alike > 1 else one}")
     if notes := Counter({(note["what"], note["reason"]): note["count"] for note in held["notes"]}):
         print(f"  {told(notes)}")
     if bar.seconds:

@@ -4,6 +4,7 @@ All of them number alike: 0 padding, 1 end of sequence, 2 unknown, then the piec
 written as its bytes, so nothing is ever unknown. Training the same texts with the same version gives the same bytes.
 """
 
+import array
 import functools
 import hashlib
 import io
@@ -108,8 +109,8 @@ def train(
     kind      'unigram' or 'bpe'
     lossless  keep white space as it is (several spaces, line ends): for program text and documents. Otherwise runs of
               spaces become one.
-    limit     bytes of text used at most: every n-th text, with the smallest n that suffices. 100 MB take about 3 GB of
-              memory
+    limit     bytes of text used at most: every n-th text, with the smallest n that suffices, and no more than the first
+              one's beginning. 100 MB take about 3 GB of memory
 
     Returns the fingerprint: sha256 of model and of the text used, sizes, settings, SentencePiece's version.
     """
@@ -120,17 +121,19 @@ def train(
     size = check_integer("size of the vocabulary", size, least=300)  # 3 marks, 256 bytes, and some pieces
     if iter(texts) is texts:
         raise TypeError("texts must be iterable more than once, such as a list")
-    count, volume = 0, 0
-    for text in texts:
-        count, volume = count + 1, volume + len(text.encode())
-    every = max(1, -(-volume // limit))
+    sizes = array.array("Q", (len(text.encode()) for text in texts))
+    volume = sum(sizes)
+    # Texts are of many lengths: every third may well be more than a third of them.
+    tries = range(max(1, -(-volume // limit)), len(sizes))
+    every = next((every for every in tries if sum(sizes[::every]) <= limit), max(1, len(sizes)))
     digest, used, read = hashlib.sha256(), 0, 0
 
     def chosen() -> Iterator[str]:
         nonlocal used, read
         for number, text in enumerate(texts):
             if number % every == 0 and text:
-                data = text.encode()
+                data = text.encode()[: limit - read]  # of one text alone, which may be over the limit, its beginning
+                text = data.decode(errors="ignore")
                 digest.update(len(data).to_bytes(8, "little") + data)
                 used, read = used + 1, read + len(data)
                 yield from (text[at : at + SLICE] for at in range(0, len(text), SLICE))
@@ -167,7 +170,7 @@ def train(
     facts = {
         "sha256": hashlib.sha256(model.getvalue()).hexdigest(),
         "text_sha256": digest.hexdigest(),
-        "texts": count,
+        "texts": len(sizes),
         "texts_used": used,
         "bytes_used": read,
         "sentencepiece": sentencepiece.__version__,

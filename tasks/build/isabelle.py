@@ -30,6 +30,7 @@ from tasks.build.text import decode
 from tasks.task import DataError
 from tasks.texts import joined
 from tasks.theories import Names, arranged, imports
+from tasks.tokenised import told
 
 MOST = 64 * 2**20  # bytes of a theory
 # Of the distribution, known everywhere without a session's name.
@@ -70,7 +71,8 @@ class Isabelle:
             if count:
                 notes[key] += count
         if not found:
-            raise DataError(f"isabelle: no theory in {path}; {WANTED}")
+            seen = f" ({told(notes)})" if notes else ""
+            raise DataError(f"isabelle: no theory in {path}{seen}; {WANTED}")
         return sorted(
             Unit(folder or top.resolve().name, os.fspath(top / folder), size) for folder, size in found.items()
         )

@@ -51,12 +51,22 @@ def test_lossless_vocabularies_keep_white_space(tmp_path, model):
 
 
 def test_a_part_of_the_texts_is_enough(tmp_path):
-    volume = sum(len(text.encode()) for text in TEXTS)
-    facts = subwords.train(TEXTS, 300, tmp_path / "f", kind="bpe", limit=volume // 2)
     half = [text for text in TEXTS[::2] if text]
+    limit = max(sum(len(text.encode()) for text in some) for some in (half, TEXTS[1::2]))
+    facts = subwords.train(TEXTS, 300, tmp_path / "f", kind="bpe", limit=limit)
     assert (facts["texts"], facts["texts_used"]) == (25, len(half))
-    assert facts["bytes_used"] == sum(len(text.encode()) for text in half) <= volume // 2 + 100
+    assert facts["bytes_used"] == sum(len(text.encode()) for text in half) <= limit
     assert facts["text_sha256"] == subwords.train(half, 300, tmp_path / "f", kind="bpe")["text_sha256"]
+
+
+def test_no_more_than_the_limit_is_used_however_long_some_texts_are(tmp_path):
+    short = [f"{' '.join(LETTERS[number : number + 10])} {number}" for number in range(9)]
+    long = " ".join(LETTERS) * 5
+    size = len(short[0])
+    facts = subwords.train([*short[:2], long, *short[2:]], 300, tmp_path / "f", kind="bpe", limit=len(long) - 1)
+    assert (facts["texts_used"], facts["bytes_used"]) == (4, 4 * size)  # every second one would be too much
+    facts = subwords.train(["é" + long, *short], 300, tmp_path / "f", kind="bpe", limit=500)
+    assert (facts["texts_used"], facts["bytes_used"]) == (1, 500)
 
 
 def test_long_texts_are_used_whole(tmp_path):
