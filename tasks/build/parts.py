@@ -39,7 +39,7 @@ class Entry:
 
     offset, length  where its record lies in the part file
     parts           files that it was made of
-    signature       of its text, base64 (`tasks.build.duplicates`); '' if its split is given
+    signature       of its text, base64 (`tasks.build.duplicates`); '' if its split is given, as are all others'
     tokens          in the vocabulary; None if none was given
     """
 
@@ -57,8 +57,9 @@ class Entry:
     signature: str
 
     def numbers(self) -> np.ndarray:
-        """uint16 [128]"""
-        return np.frombuffer(base64.b64decode(self.signature), "<u2")
+        """uint16 [128]; like no others' where there is no signature"""
+        alone = hashlib.shake_256(self.sha256.encode()).digest(256)
+        return np.frombuffer(base64.b64decode(self.signature) or alone, "<u2")
 
 
 @dataclass(frozen=True)
@@ -110,10 +111,18 @@ def facts(folder: Path, number: int) -> tuple[list[Entry], Notes]:
     return [Entry(*one) for one in held["documents"]], Counter({(what, why): n for what, why, n in held["notes"]})
 
 
-def build_part(source: Source, shard: Shard, folder: Path, features: tuple[str, str], vocabulary: str | None) -> None:
+def build_part(
+    source: Source,
+    shard: Shard,
+    folder: Path,
+    features: tuple[str, str],
+    vocabulary: str | None,
+    all_signed: bool = False,
+) -> None:
     """Reads a shard into its part file. Runs on a worker.
 
-    features  names of the features that hold a document's text and its name
+    features    names of the features that hold a document's text and its name
+    all_signed  documents whose split is given have signatures as well, since others' may not be
     """
     notes: Notes = Counter()
     words = codec(vocabulary) if vocabulary else None
@@ -123,7 +132,7 @@ def build_part(source: Source, shard: Shard, folder: Path, features: tuple[str, 
             data = document.text.encode()
             tokens = None if words is None else len(words.encode(document.text))
             length = records.write(out, _example(document, data, features))
-            entries.append(_entry(document, data, tokens, place, length))
+            entries.append(_entry(document, data, tokens, place, length, all_signed))
             place += length
     told = [[what, why, count] for (what, why), count in sorted(notes.items())]
     with whole(facts_file(folder, shard.number)) as out:
@@ -162,8 +171,9 @@ def _example(document: Document, data: bytes, features: tuple[str, str]) -> byte
     )
 
 
-def _entry(document: Document, data: bytes, tokens: int | None, offset: int, length: int) -> Entry:
-    numbers = "" if document.split else base64.b64encode(signature(data).astype("<u2").tobytes()).decode()
+def _entry(document: Document, data: bytes, tokens: int | None, offset: int, length: int, signed: bool) -> Entry:
+    signed = signed or not document.split
+    numbers = "" if not signed else base64.b64encode(signature(data).astype("<u2").tobytes()).decode()
     return Entry(
         document.name,
         document.split,

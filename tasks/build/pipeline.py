@@ -157,7 +157,11 @@ def _first_pass(
         for old in (*ready.iterdir(), *parts.glob("*.sha256"), *(facts_file(parts, shard.number) for shard in left)):
             old.unlink(missing_ok=True)
     with watched("reading", sizes, watch):
-        workers.map(partial(_read, job.source, str(parts), job.features, job.vocabulary), left, parts / "fault")
+        workers.map(
+            partial(_read, job.source, str(parts), job.features, job.vocabulary, len(job.paths) > 1),
+            left,
+            parts / "fault",
+        )
     held = [facts(parts, shard.number) for shard in shards]
     for _, left_out in held:
         notes.update(left_out)
@@ -183,8 +187,10 @@ def _second_pass(
 
 
 # What workers are sent: functions of this module, which they import, with plain arguments.
-def _read(source: Source, parts: str, features: tuple[str, str], vocabulary: str | None, shard: Shard) -> None:
-    build_part(source, shard, Path(parts), features, vocabulary)
+def _read(
+    source: Source, parts: str, features: tuple[str, str], vocabulary: str | None, mixed: bool, shard: Shard
+) -> None:
+    build_part(source, shard, Path(parts), features, vocabulary, mixed)
 
 
 def _pack(parts: str, ready: str, file: pack.File) -> None:

@@ -6,7 +6,8 @@
        place depends on where it stood, or on what else was added, as long as nothing joins its company.
     4. Of equal texts, the one whose name comes first stays.
 
-Documents whose publisher has split them stay where they are, equal or not.
+Documents whose publisher has split them stay where they are, equal or not. Others that belong with them join them, the
+first by name if they are in several splits, and go if they are equal to one.
 """
 
 import hashlib
@@ -55,7 +56,7 @@ class Splitting:
             "empty": "a split with a share that nothing fell to gets what has the smallest u in train",
             "together": "equal texts, one group, or near duplicates",
             "near": f"estimated Jaccard similarity of at least {self.similar}: {RULE}",
-            "published": "splits of the publisher are kept, duplicates or not",
+            "published": "splits of the publisher are kept, duplicates or not; what belongs with one goes there",
         }
 
     def split(self, name: str) -> str:
@@ -97,17 +98,23 @@ def plan(parts: list[list[Entry]], splitting: Splitting) -> Plan:
                 ours.append((number, entry))
             seen.add(entry.name)
     ours.sort(key=lambda one: one[1].name)
-    firsts = _firsts([entry for _, entry in ours], splitting.similar)
-    chosen = _chosen(firsts, splitting)
-    texts, others = set(), {}
-    for (number, entry), first in zip(ours, firsts, strict=True):
+    published = [entry for members in splits.values() for _, entry in members] if ours else []
+    everyone = sorted([*published, *(entry for _, entry in ours)], key=lambda entry: entry.name)
+    firsts = dict(zip((entry.name for entry in everyone), _firsts(everyone, splitting.similar), strict=True))
+    bound: dict[str, str] = {}  # company -> split of those in it that are published
+    for entry in everyone:
+        if entry.split:
+            bound.setdefault(firsts[entry.name], entry.split)
+    chosen = _chosen([firsts[entry.name] for _, entry in ours], splitting, bound)
+    texts, others = {entry.sha256 for entry in published}, {}
+    for number, entry in ours:
         if entry.sha256 in texts:
             notes["documents", "equal to another"] += 1
             continue
         texts.add(entry.sha256)
-        splits[chosen[first]].append((number, entry))
-        if entry.name != first:
-            others[entry.name] = first
+        splits[chosen[firsts[entry.name]]].append((number, entry))
+        if entry.name != firsts[entry.name]:
+            others[entry.name] = firsts[entry.name]
     for members in splits.values():
         members.sort(key=lambda one: (one[0], one[1].offset))
     return Plan(splits, others, notes)
@@ -122,11 +129,11 @@ def _firsts(entries: list[Entry], similar: float) -> list[str]:
     return [entries[number].name for number in clusters(signatures, keys, similar)]
 
 
-def _chosen(firsts: list[str], splitting: Splitting) -> dict[str, str]:
-    """The split of each company of documents, by its first name."""
-    chosen = {first: splitting.split(first) for first in firsts}
+def _chosen(firsts: list[str], splitting: Splitting, bound: dict[str, str]) -> dict[str, str]:
+    """The split of each company of documents: the one that it is bound to, or by its first name."""
+    chosen = {first: bound.get(first) or splitting.split(first) for first in firsts}
     for split, share in (("test", splitting.test), ("validation", splitting.validation)):
-        train = sorted((name for name in chosen if chosen[name] == "train"), key=place)
-        if share and split not in chosen.values() and len(train) > 1:
+        train = sorted((name for name in chosen if chosen[name] == "train" and name not in bound), key=place)
+        if share and split not in (*chosen.values(), *bound.values()) and len(train) > 1:
             chosen[train[0]] = split
     return chosen

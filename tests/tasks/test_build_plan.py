@@ -22,9 +22,9 @@ def text(seed, changes=0):
     return " ".join(words)
 
 
-def entry(name, held, group="", split=""):
+def entry(name, held, group="", split="", signed=False):
     data = held.encode()
-    numbers = "" if split else base64.b64encode(signature(data).astype("<u2").tobytes()).decode()
+    numbers = "" if split and not signed else base64.b64encode(signature(data).astype("<u2").tobytes()).decode()
     return Entry(name, split, "MIT", name, group, 1, len(data), None, f"sum of {held}", 0, len(data), numbers)
 
 
@@ -87,10 +87,20 @@ def test_names_are_distinct():
 
 
 def test_splits_of_the_publisher_are_kept():
-    entries = [entry("a", text(0), split="test"), entry("b", text(0), split="train"), entry("c", text(0))]
+    entries = [entry("a", text(0), split="test"), entry("b", text(0), split="train"), entry("c", text(1))]
     assert splits_of(plan([entries], Splitting())) == {"a": "test", "b": "train", "c": split_of("c", Splitting())}
+    assert split_of("c", Splitting()) == "train"
     with pytest.raises(DataError, match="split 'dev' is none of train, validation, test"):
         plan([[entry("a", text(0), split="dev")]], Splitting())
+
+
+def test_what_belongs_with_published_documents_joins_them():
+    entries = [entry("p", text(0), split="test", signed=True), entry("q", text(1), group="paper", split="validation")]
+    entries += [entry("e", text(0)), entry("n", text(0, 1)), entry("v", text(2), group="paper"), entry("o", text(3))]
+    planned = plan([entries], Splitting())
+    assert splits_of(planned) == {"p": "test", "q": "validation", "n": "test", "v": "validation", "o": "train"}
+    assert planned.notes == {("documents", "equal to another"): 1}
+    assert planned.first == {"n": "e", "v": "q"}  # "e" is gone, but its company is called by its name
 
 
 def test_small_corpora_have_all_splits():
