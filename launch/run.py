@@ -99,6 +99,9 @@ def _start(composition, experiment, runs, monitor):
         raise RunError(f"{begins}, but {error}; {advice}") from None
     if step < model.steps:
         raise RunError(f"{begins}, but {folder} stands at step {step} of {model.steps}; {advice}")
+    theirs, ours = (getattr(getattr(one.task, "source", None), "vocabulary", None) for one in (model, experiment))
+    if theirs != ours:
+        raise RunError(f"{begins}, which were trained on the vocabulary {theirs}; this run has {ours}, other ids")
     monitor.note(f"begins with the parameters of {folder}, step {step:,}")
     if experiment.model == model.model:
         return params

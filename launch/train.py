@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 import signal
 import time
 from typing import Any, NamedTuple
@@ -139,9 +140,16 @@ def restore_params(experiment, folder):
         found = checkpoints.steps()
         if not found:
             raise CheckpointError(f"{folder} holds no whole checkpoint")
-        state, _ = checkpoints.restore(found[-1], shapes, shardings)
+        state, loop = checkpoints.restore(found[-1], shapes, shardings)
     finally:
         checkpoints.close()
+    # A vocabulary or data that were made anew meanwhile: ids would mean something else than what was learned.
+    trained, now = json.loads(loop["feed"])["task"], experiment.task.name
+    if trained != now:
+        raise CheckpointError(
+            f"checkpoint {found[-1]} in {folder} was trained on {trained}, but what lies at the same place now is "
+            f"{now}; put vocabulary and data back"
+        )
     return found[-1], state.params
 
 

@@ -1,5 +1,7 @@
 """Beginning with another run's parameters: a larger memory for a trained model (Table 5 of the second paper)."""
 
+from pathlib import Path
+
 import jax
 import numpy as np
 import pytest
@@ -7,10 +9,11 @@ from stand_ins import Silent
 
 from launch import composition as files
 from launch import config
-from launch.errors import RunError
+from launch.errors import CheckpointError, RunError
 from launch.run import run
 from launch.train import restore_params
 from results import schema
+from tasks import subwords
 
 SOURCE, LARGER = "memorizing/table5/ctx512_mem8192", "memorizing/table5/ctx512_mem8192_to_mem65k"
 SMALL = ("LAYERS = 1", "MEMORY_LAYERS = (1,)")  # compiling is what costs
@@ -62,3 +65,12 @@ def test_tuning_begins_where_the_named_run_ended(tmp_path, corpus):
     assert np.abs(fresh["embedding"] - first["embedding"]).max() > 1e-4
     with pytest.raises(RunError, match=r"which do not fit: layers is 1 in the trained model and 2"):
         run(compose(corpus, LARGER, *still, "LAYERS = 2"), runs, tmp_path / "records", monitor)
+    # Ids that mean something else are refused, whatever their number: other words, or other texts at the same place.
+    words = tmp_path / "words.model"
+    subwords.train([Path(__file__).read_text("utf-8")], 400, words)
+    other = (f"VOCABULARY = {str(words)!r}", "VOCABULARY_SIZE = 400")
+    with pytest.raises(RunError, match=r"trained on the vocabulary bytes; this run has sp400_\w{8}, other ids"):
+        run(compose(corpus, LARGER, *still, *other), runs, tmp_path / "records", monitor)
+    (corpus / "train" / "paper0.tex").write_text("Not what was read.\n")
+    with pytest.raises(CheckpointError, match=r"checkpoint 4 in .* was trained on arxiv\.bytes\..*; put vocabulary"):
+        restore_params(config.build(source), folder)
