@@ -105,10 +105,11 @@ class Model:
         checks.rate("attention_dropout", self.attention_dropout)
         object.__setattr__(self, "memory_layers", tuple(self.memory_layers))  # gin writes lists; models are hashable
         layers = self.memory_layers
-        if self.memory and (len(set(layers)) < len(layers) or not set(layers) <= set(range(1, self.layers + 1))):
+        each_once = len(set(layers)) == len(layers) > 0
+        if self.memory and not (each_once and set(layers) <= set(range(1, self.layers + 1))):
             raise ValueError(
-                f"memory_layers is {layers}; layers count from 1 to {self.layers}, each at most once;"
-                " for no memory set memory=0"
+                f"memory_layers is {layers}; it must name one or more layers, which count from 1 to {self.layers},"
+                " each once; for no memory set memory=0"
             )
         if self.memory % self.segment:
             raise ValueError(f"memory is {self.memory}; it must be a multiple of the segment, which is {self.segment}")

@@ -305,8 +305,9 @@ def test_parameter_counts_of_the_paper(sizes, millions):
 
 
 def test_wrong_use_is_explained(params):
-    with pytest.raises(ValueError, match="layers count from 1 to 3"):
-        dataclasses.replace(SMALL, memory_layers=(0,))
+    for layers in ((0,), (4,), (2, 2), ()):
+        with pytest.raises(ValueError, match="one or more layers, which count from 1 to 3, each once"):
+            dataclasses.replace(SMALL, memory_layers=layers)
     with pytest.raises(ValueError, match="neighbours is 32; retrieve at most"):
         dataclasses.replace(SMALL, neighbours=32)
     with pytest.raises(ValueError, match="memory is 20; it must be a multiple of the segment, which is 8"):
