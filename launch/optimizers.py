@@ -137,9 +137,11 @@ class Adam:
 class Adafactor:
     """Adafactor (Shazeer and Stern, 2018, algorithm 4) as the Reformer's first public configs set it.
 
-    Factored second moments with decay 1 - t^-0.8, updates clipped at RMS 1 and scaled by max(RMS(parameter), 1e-3),
+    Factored second moments with decay 1 - t^-0.8, updates clipped at RMS 1 and scaled by max(RMS(parameter), least),
     no momentum. ``decay`` is taken off per step and, unlike AdamW's, not scaled by the learning rate (1e-5 there).
     ``min_factored`` is the size from which a matrix is factored; optax factors nothing smaller.
+    ``least``: parameters that begin at 0, such as gates and biases, move by the rate times this until they are larger.
+    With the usual 1e-3 a run of some thousand steps leaves most of them where they began.
     """
 
     rate: Any
@@ -147,6 +149,7 @@ class Adafactor:
     momentum: float | None = None
     min_factored: int = 128
     clip: float = 0.0
+    least: float = 1e-3
 
     def __post_init__(self):
         _check_rate("Adafactor", self.rate)
@@ -154,12 +157,14 @@ class Adafactor:
 
     def build(self, steps):
         """An optax transformation for a run of ``steps`` updates."""
-        return _clipped(
-            self.clip,
-            optax.adafactor(
-                self.rate(steps),
-                min_dim_size_to_factor=self.min_factored,
-                momentum=self.momentum,
-                weight_decay_rate=self.decay or None,
-            ),
+        after = [] if self.momentum is None else [optax.ema(self.momentum, debias=False)]
+        after += [optax.add_decayed_weights(self.decay)] if self.decay else []
+        parts = (  # those of optax.adafactor, which has no `least`
+            optax.scale_by_factored_rms(min_dim_size_to_factor=self.min_factored),
+            optax.clip_by_block_rms(1.0),
+            optax.scale_by_learning_rate(self.rate(steps), flip_sign=False),
+            optax.scale_by_param_block_rms(self.least),
+            *after,
+            optax.scale(-1),
         )
+        return _clipped(self.clip, optax.chain(*parts))
