@@ -3,9 +3,11 @@
 import contextlib
 import functools
 import logging
+import os
 import shlex
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -83,7 +85,7 @@ def _here(count: int):
         return fn_runner.FnApiRunner(), ()
     # Beam would start its own module, which begins by talking; and it takes an environment for a mistake.
     logging.getLogger(fn_runner.__name__).setLevel(logging.ERROR)
-    others = SubprocessSDKEnvironment.from_command_string(f"{shlex.quote(sys.executable)} -m {__name__}")
+    others = SubprocessSDKEnvironment.from_command_string(f"{shlex.quote(sys.executable)} -m {__name__} {os.getpid()}")
     return fn_runner.FnApiRunner(default_environment=others), (f"--direct_num_workers={count}",)
 
 
@@ -128,8 +130,23 @@ def watched(stage: str, sizes: dict[Path, int], watch: Watch, pause: float = 0.3
         look()
 
 
+def follow(leader: int, pause: float = 1) -> None:
+    """Ends this process soon after another one has ended; without it, a worker would wait for work for ever."""
+
+    def watch() -> None:
+        while True:
+            try:
+                os.kill(leader, 0)
+            except ProcessLookupError:
+                os._exit(1)
+            time.sleep(pause)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def main() -> None:
-    """One of several workers on this machine: told by its environment who has work for it."""
+    """One of several workers on this machine: told by its environment who has work for it, and by a word who leads."""
+    follow(int(sys.argv[1]))
     library()
     logging.disable(logging.WARNING)
     from apache_beam.runners.worker import sdk_worker_main

@@ -98,6 +98,18 @@ def test_layouts_are_built_one_at_a_time_too(tmp_path):
         laidout.lay_out("x", [], tmp_path, {}, lambda draft: None)
 
 
+def test_workers_end_with_the_one_who_leads_them():
+    """Killed, it cannot tell them; they would wait for ever."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as leader:
+        code = f"from tasks.build.workers import follow; follow({leader.pid}, 0.05); print(flush=True); input()"
+        command = [sys.executable, "-c", code]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path.cwd()) as worker:
+            assert worker.stdout.readline() == b"\n" and worker.poll() is None
+            leader.kill()
+            leader.wait()
+            assert worker.wait(60) == 1
+
+
 def test_what_is_in_the_way_is_told(source, tmp_path):
     (tmp_path / "file").write_text("")
     for out in (tmp_path / "file", tmp_path / "file/below"):
