@@ -78,7 +78,8 @@ def _models(run, sizes):
         raise ConfigError(f"{run.name}: {run.experiment.task.name} has no documents to read")
     if sizes is None:
         unit = model.segment
-        sizes = max(-(-model.neighbours // unit), model.memory // (4 * unit)) * unit, model.memory
+        quarter = max(-(-model.neighbours // unit), model.memory // (4 * unit)) * unit
+        sizes = quarter if quarter < model.memory else 0, model.memory
     if len(sizes) != 2 or not sizes[1]:
         raise ConfigError(f"--memory: {','.join(map(str, sizes))} given; two sizes wanted, such as "
                           f"{model.memory // 4},{model.memory}, the second above 0")  # fmt: skip

@@ -4,13 +4,14 @@ import base64
 import json
 import re
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
 
 from launch import composition as files
-from launch import inspection, train
+from launch import inspect, inspection, train
 from launch.cli import main
 
 STEM = "memorizing/table4/ctx512_mem8192_xl512+isabelle"
@@ -174,6 +175,14 @@ def test_what_cannot_be_is_one_line(words, capsys, more, message):
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(("memory", "smaller"), [(64, 16), (256, 64), (16, 0), (32, 16)])
+def test_a_memory_is_compared_with_a_smaller_one(memory, smaller):
+    model = SimpleNamespace(memory=memory, segment=16, neighbours=4, with_memory=lambda params, size: size)
+    task = SimpleNamespace(source=SimpleNamespace(tokens=None))
+    run = SimpleNamespace(experiment=SimpleNamespace(model=model, task=task), params=None, name="run")
+    assert inspect._models(run, None) == [smaller, memory]
 
 
 def test_without_memory_or_checkpoint_there_is_nothing_to_look_into(words, capsys, tmp_path, data):
