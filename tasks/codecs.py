@@ -109,5 +109,8 @@ def codec(vocabulary: str | None, ids: int | None = None) -> Codec:
         raise DataError(f"no vocabulary at {vocabulary!r}: it must be 'bytes' or the file of a SentencePiece model")
     found: Codec = Bytes() if vocabulary == "bytes" else Pieces(vocabulary)
     if ids not in (None, found.size):
-        raise DataError(f"vocabulary {vocabulary} has {found.size} ids, `ids` says {ids}; set ids={found.size}")
+        raise DataError(
+            f"vocabulary {vocabulary} has {found.size} ids, `ids` says {ids}; set ids={found.size} "
+            "(VOCABULARY_SIZE in gin files)"
+        )
     return found

@@ -63,7 +63,8 @@ def wmt14(
     words = None if vocabulary is None else subwords.load(vocabulary)
     if words and words.size != ids:
         raise DataError(
-            f"wmt14: the vocabulary {vocabulary} has {words.size} ids, `ids` says {ids}; set ids={words.size}"
+            f"wmt14: the vocabulary {vocabulary} has {words.size} ids, `ids` says {ids}; set ids={words.size} "
+            "(VOCABULARY_SIZE in gin files)"
         )
     name = "wmt14_en_de"
     settings = {"length": (length, 256), "shortest": (shortest, 32), "longest": (longest, 512)}
