@@ -1,6 +1,7 @@
 """Files in folders, by path, without following links out of them."""
 
 import os
+import time
 from collections.abc import Iterator
 
 from tasks.build.source import Notes
@@ -51,7 +52,8 @@ def size(place: str) -> int:
 def touched(place: str | os.PathLike[str]) -> int:
     """When a file, or the last of those in a folder, was written, in nanoseconds; 0 if nothing can be told.
 
-    What git keeps for itself beside a working tree does not count: it is written by looking at it.
+    Times that are still to come tell nothing: files from archives have them, and would seem new for years. What git keeps
+    for itself beside a working tree does not count: it is written by looking at it.
     """
     if not os.path.isdir(place):
         return _written(place)
@@ -64,9 +66,10 @@ def touched(place: str | os.PathLike[str]) -> int:
 
 def _written(place: str | os.PathLike[str]) -> int:
     try:
-        return os.stat(place).st_mtime_ns
+        written = os.stat(place).st_mtime_ns
     except OSError:
         return 0
+    return written if written <= time.time_ns() else 0
 
 
 def content(place: str, notes: Notes, most: int) -> bytes | None:
