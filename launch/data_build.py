@@ -109,6 +109,8 @@ def _option(parser, field):
 
 
 def _lay_out(corpus, module, words):
+    from tasks.task import DataError
+
     parser = _parser(corpus, module)
     options = getattr(module, "OPTIONS", {})
     for name, help in options.items():
@@ -116,7 +118,12 @@ def _lay_out(corpus, module, words):
     args = parser.parse_args(words)
     if len(args.source) > 1:
         raise ConfigError(f"{corpus} has one source, got {len(args.source)}")
-    folder = module.build(args.source[0], args.out, **{name: getattr(args, name) for name in options})
+    try:
+        folder = module.build(args.source[0], args.out, **{name: getattr(args, name) for name in options})
+    except DataError as error:  # the task's own, which knows no command line
+        raise DataError(
+            str(error).replace("set sample=True to use it under the name of", "give --sample for")
+        ) from None
     print(f"{corpus}: {folder}")
 
 

@@ -52,7 +52,7 @@ def size(place: str) -> int:
 def touched(place: str | os.PathLike[str]) -> int:
     """When a file, or the last of those in a folder, was written, in nanoseconds; 0 if nothing can be told.
 
-    Times that are still to come tell nothing: files from archives have them, and would seem new for years. What git keeps
+    Times that are still to come tell nothing: files of archives have them, and would seem new for years. What git keeps
     for itself beside a working tree does not count: it is written by looking at it.
     """
     if not os.path.isdir(place):

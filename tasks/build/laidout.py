@@ -24,17 +24,20 @@ Published = Mapping[str, tuple[int, str]]  # name of a file -> its bytes and SHA
 class Draft:
     """A folder that is being filled.
 
-    notes   what was left out
-    inputs  what is known of each file that was checked
+    notes    what was left out
+    inputs   what is known of each file that was checked
+    reading  the file that is being read, for people
     """
 
     def __init__(self, name: str, folder: Path):
         self.name, self.folder = name, folder
         self.notes: Notes = Counter()
         self.inputs: list[dict[str, Any]] = []
+        self.reading = "an input"
 
     def check(self, file: Path, published: Published, sample: bool) -> None:
         """Notes a file's size and SHA-256, which must be the published ones if those are known, but for a sample's."""
+        self.reading = file.name
         found = manifest.checksum(file)
         wanted = published.get(file.name)
         known = "unknown" if wanted is None else "equal" if wanted == (found["bytes"], found["sha256"]) else "different"
@@ -108,8 +111,8 @@ def _fill(draft: Draft, fill: Callable[[Draft], None], identity: str, options: d
         told = str(error).replace(f"{folder}/", "").replace(str(folder), "the source")
         raise DataError(told if told.startswith(name) else f"{name}: {told}") from None
     except TooFar:
-        raise DataError(f"{name}: an input expands beyond all bounds; fetch it again") from None
+        raise DataError(f"{name}: {draft.reading} expands beyond all bounds; fetch it again") from None
     except FAULTS as error:
-        raise DataError(f"{name}: an input is damaged or cannot be read ({error}); fetch it again") from error
+        raise DataError(f"{name}: {draft.reading} is damaged or cannot be read ({error}); fetch it again") from error
     facts = {"notes": manifest.told(draft.notes), "options": options, "inputs": draft.inputs}
     manifest.write({"identity": identity, "corpus": name, **facts, "versions": manifest.versions()}, folder)

@@ -78,6 +78,7 @@ def build(source: str, out: str, sample: bool = False) -> Path:
 
 
 def _unpack(file: Path, draft: Draft) -> None:
+    draft.reading = file.name
     for name, parts in pieces(file, draft.notes, LIMIT):
         if _TEXTS.fullmatch(inner := name.rsplit("/", 1)[-1]):
             draft.write(inner, parts)
@@ -94,6 +95,7 @@ def _texts(place: Path) -> list[Path]:
 
 
 def _copy(file: Path, draft: Draft) -> None:
+    draft.reading = file.name
     if file.suffix == ".gz":
         for name, data in members(file, draft.notes, LIMIT):
             draft.write(name, [data])

@@ -125,6 +125,7 @@ def test_a_document_as_the_model_sees_it(corpora, capsys):
         ("build isabelle --source {1} --out {0}/out --test 1", 1, "shares of validation and test must be"),
         ("build isabelle --source {1} --out {0}/out -- --flink_master=x:1", 2, "wanted is --runner=NAME, got --flink"),
         ("build enwik8 --source {1} --out {0}/out -- --runner=x", 2, "leave out the words behind --"),
+        ("build enwik8 --source {0}/short --out {0}/out", 1, "it is cut short. Fetch it again, or give --sample for a"),
         ("show {1} --segments 99", 2, "--segments: 99 is none of the"),
         ("show {1} --document Entry", 2, "--document: train has documents 0 to"),
         ("stats {0}", 1, "holds no corpus"),
@@ -133,6 +134,7 @@ def test_a_document_as_the_model_sees_it(corpora, capsys):
 )
 def test_what_is_wrong_is_one_line(corpora, tmp_path, capsys, words, status, message):
     (tmp_path / "empty").mkdir()
+    (tmp_path / "short").write_bytes(b"x" * 99)
     assert main(["data", *shlex.split(words.format(tmp_path, corpora))]) == status
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1

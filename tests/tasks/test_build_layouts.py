@@ -249,6 +249,9 @@ def test_files_beside_those_that_are_read_are_counted(tmp_path):
     wrote(tmp_path, {"p/nasty/grey.png": "", "p/train_64x64.tar": ""})
     _, notes = manifest(imagenet64.build(str(tmp_path / "p"), str(tmp_path / "o"), sample=True))
     assert notes == {("files", "beside those that are read"): 2}
+    wrote(tmp_path, {"p/valid_64x64.npz": npz(data=pictures(3, 1))[:-99]})
+    with pytest.raises(DataError, match=r"imagenet64: valid_64x64.npz is damaged or cannot be read \("):
+        imagenet64.build(str(tmp_path / "p"), str(tmp_path / "q"), sample=True)
 
 
 def test_a_layout_appears_whole_or_not_at_all(tmp_path):
