@@ -147,7 +147,7 @@ def panels(cells):
         mine = [c for c in cells if c["sweep"] == sweep]
         found.append((f"activation memory against {title} (Table 3)", sweep, "activation_bytes", "memory", mine))
     mine = [c for c in cells if c["sweep"] == "attention"]
-    found.append(("attention alone: temporary memory against length (Table 1)", "length", "temp_bytes", "memory", mine))
+    found.append(("attention alone: memory against length (Table 1)", "length", "temp_bytes", "memory", mine))
     mine = [c for c in cells if c["sweep"] == "length"]
     found.append(("seconds a training step against length (Table 3)", "length", "seconds", "time", mine))
     return [p for p in found if any(p[2] in c for c in p[4])]
