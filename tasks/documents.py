@@ -143,7 +143,8 @@ class DocumentFeed(Feed):
         self._slots = Slots.free(batch_size * readers)
         rows, documents = batch_size * readers, len(self._lengths)
         if split != "train" and rows > documents:
-            say_once(f"{task.name}: {split} has {documents} documents for {rows} rows; the others stay empty")
+            count = f"{documents} document{'s' if documents > 1 else ''}"
+            say_once(f"{task.name}: {split} has {count} for {rows} rows; the others stay empty")
 
     def __next__(self) -> Batch:
         slots = self._slots.seated(self._order)
