@@ -154,6 +154,8 @@ def _curves(table, panels):
         axis.set_xlabel("training step")
         axis.set_xlim(left=0)
     metric = next(iter(table.places.values()))[2] or "nats_per_token"
+    if metric.startswith("perplexity"):  # begins at the size of the vocabulary
+        axes[0].set_yscale("log")
     axes[0].set_ylabel(f"training {metric.replace('_', ' ')}, {table.units[0]}")
     _legend(figure, table, {row.partition("+")[0] for lines in panels.values() for row in lines})
     return figure
@@ -175,12 +177,13 @@ def _legend(figure, table, rows):
 
     shown = [(index, row) for index, row in enumerate(table.rows) if row in rows]
     handles = [Line2D([], [], label=table.rows[row], **_look(index)) for index, row in shown]
+    inches = 0.09 * (8 + max(len(handle.get_label()) for handle in handles))  # of an entry, about
     with matplotlib.rc_context(_STYLE):
         figure.legend(
             handles=handles,
             title=table.row_title.lower(),
             loc="outside lower center",
-            ncols=min(len(handles), 4),
+            ncols=min(len(handles), 4, max(1, int(figure.get_figwidth() / inches))),
             frameon=False,
             borderpad=0,
             borderaxespad=0.2,

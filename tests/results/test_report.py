@@ -151,3 +151,14 @@ def test_a_table_without_reported_numbers_is_drawn(make):
     shown = figures._curves_data(comparison)
     assert shown == {"scale cpu": {"layers3": {"0": [[1, 2], [3.0, 2.0]]}}}
     assert figures.save(figures._curves(table, shown), "png").startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["memorizing/table4", "memorizing/table5", "reformer/figure5", "reformer/table2"])
+def test_legends_fit_into_their_pictures(name):
+    table = reported.find(name)
+    shown = {"scale cpu": {row: {"0": [[1, 2], [3.0, 2.0]]} for row in table.rows}}
+    figure = figures._curves(table, shown)
+    figures.save(figure, "png")
+    (legend,) = figure.legends
+    box, whole = legend.get_window_extent(), figure.bbox
+    assert box.x0 >= 0 and box.x1 <= whole.x1
