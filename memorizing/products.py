@@ -1,10 +1,7 @@
 """Products that accumulate in float32, and loops over the (slot, head) pairs of a batch."""
 
-import os
-
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 
 def einsum(subscripts, *arrays):
@@ -23,23 +20,17 @@ def over_groups(function, *arrays, stores=()):
     stores: large arrays [b,h,M,...] of which single entries are taken: after its arrays `function` gets for each
         store what takes entries index [...] of that slot and head.
 
-    On CPU one pair after the other, so that its arrays stay in the caches, in two loops that run side by side: XLA
-    shares out single operations among processors, and most of these are too short for it. Elsewhere all slots at once,
-    and one head after the other; entries are taken out of the whole store, since the part of a head would first be
-    copied.
+    On CPU one pair after the other, so that its arrays stay in the caches. Elsewhere all slots at
+    once, and one head after the other; entries are taken out of the whole store, since the part of a
+    head would first be copied.
     """
     b, h = arrays[0].shape[:2]
     stores = [jnp.asarray(x) for x in stores]
     if jax.default_backend() == "cpu":
-        flat = [jnp.asarray(x).reshape(b * h, *x.shape[2:]) for x in (*arrays, *stores)]
-
-        def one_pair(n):
-            xs = [x[n] for x in flat]
-            return function(*xs[: len(arrays)], *(x.__getitem__ for x in xs[len(arrays) :]))
-
-        loops = min(_loops(sum(x.size for x in flat)), b * h)
-        parts = [jax.lax.map(one_pair, part) for part in np.array_split(np.arange(b * h), loops)]
-        return jax.tree.map(lambda *xs: jnp.concatenate(xs).reshape(b, h, *xs[0].shape[1:]), *parts)
+        flat = [x.reshape(b * h, *x.shape[2:]) for x in (*arrays, *stores)]
+        call = lambda xs: function(*xs[: len(arrays)], *(x.__getitem__ for x in xs[len(arrays) :]))  # noqa: E731
+        out = jax.lax.map(call, flat)
+        return jax.tree.map(lambda x: x.reshape(b, h, *x.shape[1:]), out)
 
     def one(slot, head, *xs):
         return function(*xs, *((lambda index, store=store: store[slot, head, index]) for store in stores))
@@ -50,9 +41,3 @@ def over_groups(function, *arrays, stores=()):
 
     out = jax.lax.map(every, (jnp.arange(h), [x.swapaxes(0, 1) for x in arrays]))
     return jax.tree.map(lambda x: x.swapaxes(0, 1), out)
-
-
-def _loops(numbers):
-    """Loops that run side by side on this machine over so many numbers: each more has to be compiled as well."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(2, cores) if numbers >= 2**20 else 1

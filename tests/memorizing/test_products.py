@@ -26,18 +26,16 @@ def work(q, index, factor, entries):
 
 
 @pytest.mark.parametrize("backend", ["cpu", "tpu"])
-@pytest.mark.parametrize(("b", "h"), [(1, 1), (1, 3), (5, 1)])  # also in unequal loops
+@pytest.mark.parametrize(("b", "h"), [(1, 1), (1, 3), (5, 1)])
 def test_every_slot_and_head_is_worked_on_with_its_own_store(b, h, backend, monkeypatch):
     rng = np.random.default_rng(b + h)
     q, store, factor = draw(b, h, 4, 3), draw(b, h, 9, 3, seed=1), draw(b, h, seed=2)
     index = rng.integers(0, 9, (b, h, 4, 5)).astype(np.int32)
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
-    for loops in (1, 2):
-        monkeypatch.setattr(products, "_loops", lambda _, loops=loops: loops)
-        scores, best = products.over_groups(work, q, index, factor, stores=(store,))
-        wanted, largest = one_by_one(q, index, store, factor)
-        np.testing.assert_allclose(scores, wanted, atol=1e-5)
-        np.testing.assert_array_equal(best, largest)
+    scores, best = products.over_groups(work, *map(jnp.asarray, (q, index, factor)), stores=(store,))
+    wanted, largest = one_by_one(q, index, store, factor)
+    np.testing.assert_allclose(scores, wanted, atol=1e-5)
+    np.testing.assert_array_equal(best, largest)
 
 
 def test_products_of_half_precision_are_summed_in_single():
