@@ -1,4 +1,4 @@
-"""What stands for a source in the tests of builds: files on a disk, tars, and everything that a reader finds."""
+"""What stands in for a source in the tests of builds: files, tars, all that a reader finds; and for workers."""
 
 import io
 import tarfile
@@ -34,3 +34,25 @@ def tar(files, pack=bytes, **more):
                 setattr(info, key, value)
             archive.addfile(info)
     return pack(out.getvalue())
+
+
+class Killed(BaseException):
+    """Stands for the end of a process: nothing of ours catches it."""
+
+
+class OneByOne:
+    """Workers without Beam.
+
+    left: elements until the power goes off, -1 for never. begun: those that were begun.
+    """
+
+    def __init__(self, left=-1):
+        self.left, self.begun = left, []
+
+    def map(self, function, elements, fault):
+        for element in elements:
+            if not self.left:
+                raise Killed
+            self.left -= 1
+            self.begun.append(element)
+            function(element)

@@ -8,25 +8,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from build_stand_ins import Killed, OneByOne
 
 from tasks.build import drafts, laidout, parts
 from tasks.build.isabelle import Isabelle
 from tasks.build.pipeline import Job, build
 from tasks.task import DataError
-
-
-class OneByOne:
-    """Workers without Beam; the power goes off when so many elements are done."""
-
-    def __init__(self, left=-1):
-        self.left = left
-
-    def map(self, function, elements, fault):
-        for element in elements:
-            if not self.left:
-                raise KeyboardInterrupt
-            self.left -= 1
-            function(element)
 
 
 @pytest.fixture
@@ -51,7 +38,7 @@ def files(folder):
 def test_what_a_killed_worker_left_is_no_part_of_a_build(source, tmp_path):
     """A process that is killed cannot clear up what it was writing."""
     whole = files(build(job(source), tmp_path / "a", OneByOne()))
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Killed):
         build(job(source), tmp_path / "b", OneByOne(2))
     draft = tmp_path / "b/isabelle/.1.0.0.part"
     for left in ("ready/.isabelle-train.tfrecord-00000-of-00001.7-abc", "parts/.00000.json.7-abc", "ready/.x.7-abc"):
@@ -64,7 +51,7 @@ def test_what_was_written_since_is_read_again(source, tmp_path, monkeypatch):
     """Though its size is as before, by which a build knows its inputs otherwise."""
     monkeypatch.setattr(parts, "MOST_UNITS", 1)
     changed = source / "E3/A.thy"
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Killed):
         build(job(source), tmp_path / "out", OneByOne(6 + 1))  # all is read, and one file written
     changed.write_text(changed.read_text().replace("3x", "9x"))
     os.utime(changed)

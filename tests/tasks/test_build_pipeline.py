@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from build_stand_ins import Killed, OneByOne
 
 import tasks
 from tasks.build import manifest, pack, parts, pipeline, verify
@@ -173,41 +174,22 @@ def test_record_files_are_cut_by_size(source, tmp_path, monkeypatch, built):
     )
 
 
-class Killed(BaseException):
-    pass
-
-
 @pytest.mark.parametrize("when", range(4))
 def test_a_killed_build_is_continued(source, built, tmp_path, monkeypatch, when):
     monkeypatch.setattr(parts, "SMALLEST", 15_000)
-    read = Counter()
-
-    class Direct:
-        """Workers without Beam, the power of which goes off at a certain point."""
-
-        def __init__(self, left):
-            self.left = left
-
-        def map(self, function, elements, fault):
-            for element in elements:
-                if not self.left:
-                    raise Killed
-                self.left -= 1
-                read[element.number if isinstance(element, parts.Shard) else element.name] += 1
-                function(element)
-
     job = Job(Books(), (str(source),), RULE, "bytes")
     shards = len(parts.cut(job.units(Counter())))
     left = (0, 1, shards, shards + 2)[when]
     with pytest.raises(Killed):
-        build(job, tmp_path, Direct(left))
+        build(job, tmp_path, first := OneByOne(left))
     assert not (tmp_path / "arxiv/1.0.0").exists()
     with pytest.raises(DataError, match="an unfinished build"):
         manifest.find(tmp_path)
     with pytest.raises(DataError, match="nothing to read"):
         tasks.arxiv(str(tmp_path))
-    again = build(job, tmp_path, Direct(-1))
+    again = build(job, tmp_path, second := OneByOne())
     assert files(again) == files(built)
+    read = Counter(one.number if isinstance(one, parts.Shard) else one.name for one in first.begun + second.begun)
     assert set(read.values()) == {1}  # nothing was done twice
     assert [path.name for path in (tmp_path / "arxiv").iterdir()] == ["1.0.0"]
 
@@ -226,12 +208,6 @@ def test_a_half_written_part_is_not_taken_for_a_whole(source, built, tmp_path, m
     assert [path.name for path in draft.iterdir()] == ["00000.records"]
     (draft / "00000.records").write_bytes(b"half")
     assert files(build(job, tmp_path, OneByOne())) == files(built)
-
-
-class OneByOne:
-    def map(self, function, elements, fault):
-        for element in elements:
-            function(element)
 
 
 def test_what_is_done_stays(source, tmp_path):

@@ -5,6 +5,7 @@ import re
 import shutil
 
 import pytest
+from build_stand_ins import OneByOne
 
 from tasks.build import manifest, verify
 from tasks.build.isabelle import Isabelle
@@ -21,11 +22,6 @@ def built(tmp_path_factory):
         words = " ".join(f"{number}x{word}" for word in range(100))
         (source / f"E{number}/A.thy").write_text(f"theory A imports Main begin {words} end")
     (source / "COPYRIGHT").write_text("nothing")
-
-    class OneByOne:
-        def map(self, function, elements, fault):
-            for element in elements:
-                function(element)
 
     return build(Job(Isabelle(), (str(source),), Splitting(0.2, 0.2)), tmp_path_factory.mktemp("out"), OneByOne())
 
