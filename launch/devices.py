@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import os
 import resource
 import sys
 
@@ -22,13 +23,12 @@ def _kind(device):
             name = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         name = device.device_kind
-    return f"{name}, {len(_cores())} cores"
+    return f"{name}, {cores()} cores"
 
 
-def _cores():
-    import os
-
-    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+def cores():
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @functools.cache

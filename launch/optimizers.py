@@ -29,7 +29,7 @@ class WarmupDecay:
         """Returns step -> rate for a run of ``steps`` updates."""
 
         def rate(step):
-            warm = jnp.minimum(1.0, (step + 1) / max(1, self.warmup))
+            warm = _warm(step, self.warmup)
             past = jnp.clip((step - self.warmup) / max(1, steps - self.warmup), 0.0, 1.0)
             shape = {"none": 1.0 + 0.0 * past, "linear": 1.0 - past, "cosine": 0.5 * (1 + jnp.cos(jnp.pi * past))}
             return self.peak * warm * (self.end + (1 - self.end) * shape[self.decay])
@@ -50,8 +50,7 @@ class Multifactor:
     def __call__(self, steps):
         """Returns step -> rate; ``steps`` has no influence."""
         del steps
-        warm = lambda step: jnp.minimum(1.0, (step + 1) / max(1, self.warmup))  # noqa: E731
-        return lambda step: self.constant * warm(step) / jnp.sqrt(jnp.maximum(step + 1, self.warmup))
+        return lambda step: self.constant * _warm(step, self.warmup) / jnp.sqrt(jnp.maximum(step + 1, self.warmup))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,11 +72,14 @@ class Cosine:
 
         def rate(step):
             turn = (jnp.maximum(0, step + 1 - self.warmup) / self.cycle) % 1.0
-            return (
-                self.constant * jnp.minimum(1.0, (step + 1) / max(1, self.warmup)) * 0.5 * (1 + jnp.cos(jnp.pi * turn))
-            )
+            return self.constant * _warm(step, self.warmup) * 0.5 * (1 + jnp.cos(jnp.pi * turn))
 
         return rate
+
+
+def _warm(step, warmup):
+    """The linear warm-up's share of the rate, 1 from step ``warmup`` on; steps count from 0."""
+    return jnp.minimum(1.0, (step + 1) / max(1, warmup))
 
 
 SHARES = ("b1", "b2", "momentum")  # of an old average in the next one

@@ -4,7 +4,6 @@ Needs jax, optax and reformer; TensorFlow, seqio and gin are never imported.
 """
 
 import json
-import os
 import sys
 import time
 from typing import NamedTuple
@@ -213,7 +212,7 @@ def serve(setting):
         "compile_peak_bytes": compile_peak,
         "peak_bytes": devices.peak_memory_bytes(),
         "temp_bytes": work.program and work.program.memory_analysis().temp_size_in_bytes,
-        "device": {"platform": device.platform, "kind": device.device_kind, "cores": cores()},
+        "device": {"platform": device.platform, "kind": device.device_kind, "cores": devices.cores()},
         "versions": {"jax": jax.__version__, "python": ".".join(map(str, sys.version_info[:3]))},
         **work.facts,
     }
@@ -236,11 +235,6 @@ def seconds(step):
     began = time.perf_counter()
     jax.block_until_ready(step())
     return time.perf_counter() - began
-
-
-def cores():
-    """Processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 if __name__ == "__main__":
