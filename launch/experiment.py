@@ -103,6 +103,9 @@ class Experiment:
       evaluations: name -> ``Evaluation`` or ``Translation``, all on the same parameters; names of a-z, 0-9 and ``_``.
       start_from: whose trained parameters this run begins with: the stem of another experiment, run at the same scale
         with the same seed, or the folder of a run. None for fresh ones.
+      continue_from: the folder of a run with the same model, task, optimiser and seed. This one goes on from its newest
+        checkpoint, with other settings for the rest: more steps, or another batch size, and then rows of documents
+        start at document borders with nothing remembered.
       steps: number of updates.
       batch_size: examples an update, over all devices and micro-batches together.
       seed: of the parameters, the data order and all randomness in training.
@@ -122,6 +125,7 @@ class Experiment:
     steps: int
     batch_size: int
     start_from: str | None = None
+    continue_from: str | None = None
     seed: int = 0
     eval_every: int = 0
     save_every: int = 0
@@ -156,6 +160,11 @@ class Experiment:
             raise ValueError(
                 f"Experiment.swap is {self.swap!r}, but {type(fixed).__name__} cannot stream its parameters; "
                 "set swap to False, or use @reformer.Model() or @reformer.Seq2Seq()"
+            )
+        if self.start_from and self.continue_from:
+            raise ValueError(
+                f"Experiment has start_from {self.start_from!r} and continue_from {self.continue_from!r}; a run begins "
+                "with the parameters of another or goes on from all of it: set one of them to None"
             )
         if self.batch_size % self.accumulate:
             raise ValueError(

@@ -12,9 +12,8 @@ import time
 from importlib import metadata
 from pathlib import Path
 
-from launch.composition import ROOT, compose
-from launch.errors import CheckpointError, ConfigError, RunError, Stopped
-from launch.trained import command
+from launch.composition import ROOT
+from launch.errors import ConfigError, RunError, Stopped
 from results import schema
 
 RECORDS = ROOT / "results" / "records"
@@ -41,7 +40,7 @@ def run(composition, runs, records, monitor, profile=False):
 
     code = _commit()  # now, since the checkout may go on while the run does
     # JAX, TensorFlow and seqio are imported here, not before a run has something to do.
-    from launch import config, devices, processes
+    from launch import beginning, config, devices, processes
     from launch.evaluate import evaluate
     from launch.train import train
 
@@ -57,8 +56,9 @@ def run(composition, runs, records, monitor, profile=False):
         processes.meet("folder")
         devices.reset_peak_memory()
         hooks = _hooks(folder, experiment) if profile and processes.first() else ()
-        begin = functools.partial(_start, composition, experiment, runs, monitor) if experiment.start_from else None
-        trained = train(experiment, folder, monitor, hooks, begin)
+        beginning.continued(experiment, folder, monitor)
+        begin = functools.partial(beginning.parameters, composition, experiment, runs, monitor)
+        trained = train(experiment, folder, monitor, hooks, begin if experiment.start_from else None)
         monitor.evaluating(experiment.evaluations)
         with _stoppable("training is done and saved, the same command repeats the evaluation"):
             begun, results = time.monotonic(), {}
@@ -71,45 +71,6 @@ def run(composition, runs, records, monitor, profile=False):
                 return None
             record = _record(composition, experiment, folder, trained, results, seconds, code)
         return _file(record, folder, records)
-
-
-def _start(composition, experiment, runs, monitor):
-    """The parameters of the finished run that `experiment.start_from` names, in the shape of the experiment's model.
-
-    Raises:
-      RunError: there is no such run, it has not come to its end, or its model has other parameters.
-    """
-    from launch import config
-    from launch.train import restore_params
-
-    name, folder = experiment.start_from, Path(experiment.start_from)
-    if (folder / "config.gin").is_file():
-        source, advice = compose(str(folder / "config.gin")), "finish that run first"
-    else:
-        places = [line for line in composition.overrides if line not in composition.changes]
-        source = compose(name, composition.scale, composition.seed, places)
-        folder = Path(runs) / source.run_name
-        line = command(name, source.scale, source.seed, places, runs)
-        advice = f"run first: {line}\nor name the folder of another run with --set \"START = 'FOLDER'\""
-    begins = f"{composition.stem} begins with the parameters of {name}"
-    model = config.build(source)
-    try:
-        step, params = restore_params(model, folder)
-    except CheckpointError as error:
-        raise RunError(f"{begins}, but {error}; {advice}") from None
-    if step < model.steps:
-        raise RunError(f"{begins}, but {folder} stands at step {step} of {model.steps}; {advice}")
-    theirs, ours = (getattr(getattr(one.task, "source", None), "vocabulary", None) for one in (model, experiment))
-    if theirs != ours:
-        raise RunError(f"{begins}, which were trained on the vocabulary {theirs}; this run has {ours}, other ids")
-    monitor.note(f"begins with the parameters of {folder}, step {step:,}")
-    if experiment.model == model.model:
-        return params
-    adopt = getattr(experiment.model, "adopt", None)
-    try:
-        return adopt(params, model.model) if adopt else params
-    except ValueError as error:
-        raise RunError(f"{begins}, which do not fit: {error}") from None
 
 
 def _overview(experiment):

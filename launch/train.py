@@ -129,8 +129,11 @@ def train(experiment, folder, monitor, hooks=(), begin=None):
     return Trained(state.params, elapsed(), speed if tokens else 0.0, history.curve())
 
 
-def restore_params(experiment, folder):
-    """The newest checkpoint's (step, params), for evaluation alone. Raises ``CheckpointError`` if there is none."""
+def restore(experiment, folder):
+    """The newest checkpoint of a run's folder: (step, ``TrainState``, the loop's small values as JSON gives them).
+
+    Raises ``CheckpointError`` if there is none, if it is of another model, or of other data than lie there now.
+    """
     folder = folder / "checkpoints"
     if not folder.is_dir():
         raise CheckpointError(f"{folder} does not exist: this experiment has not been trained here")
@@ -150,7 +153,13 @@ def restore_params(experiment, folder):
             f"checkpoint {found[-1]} in {folder} was trained on {trained}, but what lies at the same place now is "
             f"{now}; put vocabulary and data back"
         )
-    return found[-1], state.params
+    return found[-1], state, loop
+
+
+def restore_params(experiment, folder):
+    """The newest checkpoint's (step, params), for evaluation alone. Raises as ``restore`` does."""
+    step, state, _ = restore(experiment, folder)
+    return step, state.params
 
 
 class Prepared(NamedTuple):

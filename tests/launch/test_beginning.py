@@ -1,17 +1,20 @@
-"""Beginning with another run's parameters: a larger memory for a trained model (Table 5 of the second paper)."""
+"""Beginning with another run's parameters (a larger memory for a trained model: Table 5 of the second paper), or going
+on from all that another run has come to."""
 
+import json
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from stand_ins import Silent
 
 from launch import composition as files
 from launch import config
-from launch.errors import CheckpointError, RunError
+from launch.errors import CheckpointError, ConfigError, RunError
 from launch.run import run
-from launch.train import restore_params
+from launch.train import mesh_of, prepare, restore, restore_params
 from results import schema
 from tasks import subwords
 
@@ -74,3 +77,51 @@ def test_tuning_begins_where_the_named_run_ended(tmp_path, corpus):
     (corpus / "train" / "paper0.tex").write_text("Not what was read.\n")
     with pytest.raises(CheckpointError, match=r"checkpoint 4 in .* was trained on arxiv\.bytes\..*; put vocabulary"):
         restore_params(config.build(source), folder)
+
+
+def test_a_run_goes_on_with_more_steps_and_with_another_batch_size(tmp_path, corpus):
+    runs, records, monitor = tmp_path / "runs", tmp_path / "records", Silent()
+    steady = (*SMALL, "optimizers.WarmupDecay.decay = 'none'", "EVAL_EVERY = 0", "Evaluation.looks = 0")
+
+    def made(*overrides):
+        job = compose(corpus, SOURCE, *steady, *overrides)
+        run(job, runs, records, monitor)
+        return runs / job.run_name, restore(config.build(job), runs / job.run_name)
+
+    first, (step, state, loop) = made()
+    there = f"Experiment.continue_from = {str(first)!r}"
+    # As if it had been asked for eight steps at once: state, feed and all.
+    _, whole = made("TRAINING_STEPS = 8")
+    _, again = made("TRAINING_STEPS = 8", there)
+    assert (step, again[0]) == (4, 8)
+    jax.tree.map(np.testing.assert_array_equal, whole[1], again[1])
+    assert whole[2]["feed"] == again[2]["feed"] != loop["feed"]
+    assert f"continues {first} from step 4" in monitor.notes
+    assert not any("batch size" in note for note in monitor.notes)
+
+    # Another batch size: the first step is that of the saved parameters on rows which begin documents, memory empty.
+    wider, (_, after, now) = made("TRAINING_STEPS = 5", "BATCH_512 = 3", there)
+    assert "batch size 3 instead of 4: nothing is remembered of rows" in monitor.notes
+    experiment = config.build(compose(corpus, SOURCE, *steady, "TRAINING_STEPS = 5", "BATCH_512 = 3"))
+    feed = experiment.task.feed("train", 3, experiment.seed)
+    feed.restore(loop["feed"])
+    batch = next(feed)
+    assert batch["document_start"].tolist() == [1, 1, 1]
+    assert feed.state() == now["feed"]
+    key = jax.random.fold_in(jax.random.key(experiment.seed), 1)
+    begun = state._replace(model=experiment.model.start(3))
+    wanted, _ = prepare(experiment, mesh_of(experiment)).update(jax.tree.map(jnp.array, begun), batch, key)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-7), wanted, after)
+    lines = [json.loads(line) for line in (wider / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line["split"] == "train"] == [5]
+
+    # The record says how it came about; what does not fit is named before anything is written.
+    assert sum(there in record.overrides for record in schema.read_all(records)[0]) == 2
+    for change, what in (
+        ("LAYERS = 2", "whose model is"),
+        ("TRAINING_STEPS = 4", "which stands at step 4 of the 4 wanted"),
+        ("Experiment.continue_from = 'nowhere'", "continues nowhere, which is not a run's folder"),
+        ("Experiment.start_from = 'other'", "start_from 'other' and continue_from"),
+    ):
+        with pytest.raises((RunError, ConfigError), match=what):
+            run(compose(corpus, SOURCE, *steady, there, change), runs, records, monitor)
