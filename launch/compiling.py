@@ -18,6 +18,7 @@ import jax
 import numpy as np
 
 from launch import composition, config, hlo, train
+from reformer import Full
 
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -50,7 +51,7 @@ def compile_row(setting):
     }
     if facts["program"] in setting.get("known", ()):
         return facts
-    return {**facts, **compiled(lowered, visits(made.model))}
+    return {**facts, **compiled(lowered, visits(made.model, made.task.length))}
 
 
 def compiled(lowered, unknown_trips):
@@ -111,10 +112,13 @@ def share(leaf):
     return int(np.prod(leaf.sharding.shard_shape(leaf.shape), dtype=np.int64)) * leaf.dtype.itemsize
 
 
-def visits(model):
-    """Blocks of a memory that is full: the one loop whose length depends on data (`memorizing.retrieve`)."""
-    memory, search = getattr(model, "memory", 0), getattr(model, "search", None)
-    return max(1, -(-memory // search.block)) if memory else 1
+def visits(model, length):
+    """How often the loops run whose length is not in the text, on the average: over blocks of a memory that is full
+    (`memorizing.retrieve`), or over the blocks of keys that a block of queries may see (`reformer.full`)."""
+    if memory := getattr(model, "memory", 0):
+        return max(1, -(-memory // model.search.block))
+    blocks = [-(-length // kind.block) for kind in getattr(model, "pattern", ()) if isinstance(kind, Full)]
+    return (blocks[0] + 1) / 2 if blocks and model.causal else 1
 
 
 def overflow(text):

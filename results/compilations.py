@@ -45,9 +45,10 @@ class Compilation:
     names the row it was made for. `hbm_bytes` is what the step needs; where it does not fit, what the compiler said
     it would need, with its words in `problem`, and the figures of the program are missing. `state_bytes` are the parts
     of parameters, optimiser and model (caches, memories) that lie on a device. `flops` counts products, two for each
-    pair of factors. Loops whose length depends on data (`unknown_loops`) count as `assumed_trips` rounds: those of a
-    full memory. `silent_bytes` are moved without an estimate of cycles. `processor_seconds` of compiling, all cores
-    together, feel other work on the machine less than wall time does. `compiler_bytes`: that process's peak memory.
+    pair of factors. Loops whose length is not in the program (`unknown_loops`) count as `assumed_trips` rounds: the
+    blocks of a full memory, or the mean number of blocks of keys that causal attention visits. `silent_bytes` are moved
+    without an estimate of cycles. `processor_seconds` of compiling, all cores together, feel other work on the machine
+    less than wall time does. `compiler_bytes`: that process's peak memory.
     """
 
     stem: str
@@ -77,7 +78,7 @@ class Compilation:
     collectives: dict[str, Collective] = field(default_factory=dict, metadata={"optional": True})
     partial_reduces: int = field(default=0, metadata={"optional": True})
     unknown_loops: int = field(default=0, metadata={"optional": True})
-    assumed_trips: int = field(default=1, metadata={"optional": True})
+    assumed_trips: float = field(default=1, metadata={"optional": True})
     problem: str = field(default="", metadata={"optional": True})
     same_as: str = field(default="", metadata={"optional": True})
     schema: int = VERSION

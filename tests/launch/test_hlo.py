@@ -1,12 +1,15 @@
 """Costs of compiled programs, against closed forms: loops count as often as they run."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from launch import hlo
+import reformer
+from launch import compiling, hlo
 
 N, STEPS, LAYERS = 64, 5, 3
 
@@ -49,6 +52,21 @@ def test_a_loop_of_unknown_length_counts_as_often_as_is_said():
         program = hlo.Program(text, unknown_trips=times)
         assert program.costs.flops == times * 2 * N**3
         assert program.unknown == 1
+
+
+@pytest.mark.parametrize("length", [64, 120])
+def test_causal_attention_costs_the_blocks_on_and_below_the_diagonal(length):
+    heads, width, block = 2, 8, 16
+    full = reformer.Full(shared=False, block=block)
+    model = reformer.Model(vocabulary=4, length=length, layers=1, width=16, hidden=16, heads=heads, attention=full)
+    text = compiled(full.attend, *[(1, heads, length, width)] * 3).as_text()
+    program = hlo.Program(text, compiling.visits(model, length))
+    # Forward: two products of each pair of blocks that is visited. Blocks are as equal as they can be.
+    blocks = -(-length // block)
+    size = -(-length // blocks)
+    assert program.costs.flops == blocks * (blocks + 1) / 2 * 2 * 2 * heads * width * size**2
+    assert program.unknown == 1
+    assert compiling.visits(dataclasses.replace(model, attention=reformer.LSH(chunk=8)), length) == 1
 
 
 def test_what_is_read_of_a_stack_is_a_slice_of_it():
