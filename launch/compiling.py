@@ -18,7 +18,6 @@ import jax
 import numpy as np
 
 from launch import composition, config, hlo, train
-from reformer import Full
 
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -117,8 +116,8 @@ def visits(model, length):
     (`memorizing.retrieve`), or over the blocks of keys that a block of queries may see (`reformer.full`)."""
     if memory := getattr(model, "memory", 0):
         return max(1, -(-memory // model.search.block))
-    blocks = [-(-length // kind.block) for kind in getattr(model, "pattern", ()) if isinstance(kind, Full)]
-    return (blocks[0] + 1) / 2 if blocks and model.causal else 1
+    counts = [kind.visits(length) for kind in getattr(model, "pattern", ()) if hasattr(kind, "visits")]
+    return counts[0] if counts and model.causal else 1
 
 
 def overflow(text):

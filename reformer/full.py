@@ -53,6 +53,10 @@ class Full:
         checks.positive("block", self.block)
         checks.rate("dropout", self.dropout)
 
+    def visits(self, length):
+        """Blocks of keys that a block of queries visits in causal attention over a length, on the average."""
+        return (-(-length // self.block) + 1) / 2
+
     def draw(self, key, heads, length, width):
         """Nothing is drawn here; see `LSH.draw`."""
         return None
