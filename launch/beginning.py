@@ -58,8 +58,6 @@ def continued(experiment, folder, monitor):
     Raises:
       RunError: there is no such run, it is of another kind, or it has made as many steps as this one shall have.
     """
-    if not experiment.continue_from:
-        return
     checkpoints = Checkpoints(folder / "checkpoints", experiment.keep)
     try:
         if not checkpoints.steps():
@@ -71,8 +69,9 @@ def continued(experiment, folder, monitor):
 
 def _carried(experiment, folder, monitor):
     """(step, state, loop) of the newest checkpoint of the run in ``folder``, fit for ``experiment``."""
+    continues = f"this run continues {folder}"
     if not (folder / "config.gin").is_file():
-        raise RunError(f"this run continues {folder}, which is not a run's folder: it has no config.gin")
+        raise RunError(f"{continues}, which is not a run's folder: it has no config.gin")
     source = config.build(compose(str(folder / "config.gin")))
     for part, theirs, ours in (
         ("model", source.model, experiment.model),
@@ -81,19 +80,22 @@ def _carried(experiment, folder, monitor):
         ("seed", source.seed, experiment.seed),
     ):
         if theirs != ours:
-            raise RunError(f"this run continues {folder}, whose {part} is {theirs}; this one has {ours}")
+            raise RunError(f"{continues}, whose {part} is {theirs}; this one has {ours}")
     try:
         step, state, loop = restore(source, folder)
     except CheckpointError as error:
-        raise RunError(f"this run continues {folder}, but {error}") from None
+        raise RunError(f"{continues}, but {error}") from None
     if step >= experiment.steps:
-        raise RunError(f"this run continues {folder}, which stands at step {step} of the {experiment.steps} wanted")
+        raise RunError(f"{continues}, which stands at step {step} of the {experiment.steps} wanted")
+    fresh = prepare(experiment, mesh_of(experiment))
+    there, here = (jax.tree.map(lambda leaf: leaf.shape, each.optimizer) for each in (state, fresh.shapes))
+    if there != here:
+        raise RunError(f"{continues}, whose {source.optimizer} remembers other things than {experiment.optimizer}")
     monitor.note(f"continues {folder} from step {step:,}")
     if experiment.batch_size != source.batch_size:
         monitor.note(
             f"batch size {experiment.batch_size} instead of {source.batch_size}: nothing is remembered of rows"
         )
-        places = prepare(experiment, mesh_of(experiment)).shardings.model
         start = functools.partial(experiment.model.start, experiment.batch_size)
-        state = state._replace(model=jax.jit(start, out_shardings=places)())
+        state = state._replace(model=jax.jit(start, out_shardings=fresh.shardings.model)())
     return step, state, loop

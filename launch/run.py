@@ -56,7 +56,8 @@ def run(composition, runs, records, monitor, profile=False):
         processes.meet("folder")
         devices.reset_peak_memory()
         hooks = _hooks(folder, experiment) if profile and processes.first() else ()
-        beginning.continued(experiment, folder, monitor)
+        if experiment.continue_from:
+            beginning.continued(experiment, folder, monitor)
         begin = functools.partial(beginning.parameters, composition, experiment, runs, monitor)
         trained = train(experiment, folder, monitor, hooks, begin if experiment.start_from else None)
         monitor.evaluating(experiment.evaluations)

@@ -120,8 +120,10 @@ def test_a_run_goes_on_with_more_steps_and_with_another_batch_size(tmp_path, cor
     for change, what in (
         ("LAYERS = 2", "whose model is"),
         ("TRAINING_STEPS = 4", "which stands at step 4 of the 4 wanted"),
+        ("optimizers.Adafactor.momentum = None", r"whose Adafactor.* remembers other things than"),
+        ("optimizers.Adafactor.min_factored = 8", "remembers other things than"),
         ("Experiment.continue_from = 'nowhere'", "continues nowhere, which is not a run's folder"),
         ("Experiment.start_from = 'other'", "start_from 'other' and continue_from"),
     ):
         with pytest.raises((RunError, ConfigError), match=what):
-            run(compose(corpus, SOURCE, *steady, there, change), runs, records, monitor)
+            run(compose(corpus, SOURCE, *steady, "TRAINING_STEPS = 8", there, change), runs, records, monitor)
