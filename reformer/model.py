@@ -49,6 +49,8 @@ class Model(Transformer):
     causal: False makes an encoder: every position sees all others.
     dtype: of the projections, 'float32' or 'bfloat16'.
     tie_output: the head uses the token table (and needs merged streams of the model's width).
+    shares: devices that the rows of a batch are divided over, each with memory for its own pieces
+        ("Chunking"); `spread` sets it, and results do not depend on it.
     """
 
     vocabulary: int
@@ -77,6 +79,7 @@ class Model(Transformer):
     causal: bool = True
     dtype: str = "float32"
     tie_output: bool = False
+    shares: int = 1
 
     def __post_init__(self):
         self._check()

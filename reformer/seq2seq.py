@@ -28,7 +28,7 @@ class Seq2Seq(Transformer):
 
     layers: of the encoder, and as many of the decoder; width (d_model), hidden (d_ff), heads,
     head_width, residual, backward, activation, feedforward_chunk, loss_chunk, heads_at_once,
-    dtype: as in `Model`.
+    dtype, shares: as in `Model`.
     attention: of all three kinds, with separate keys; its `dropout` is that of attention weights.
     tie: which tables are one: 'none'; 'embeddings', those of source and target; 'all', these and
         the matrix of the output (Table 4's 100K row; the other rows have 'none').
@@ -66,6 +66,7 @@ class Seq2Seq(Transformer):
     loss_chunk: int | None = None
     heads_at_once: int | None = None
     dtype: str = "float32"
+    shares: int = 1
 
     def __post_init__(self):
         self._check()

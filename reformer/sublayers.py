@@ -5,7 +5,6 @@ some heads, or all features of some positions. The sublayers cut the work into p
 Projections compute in `dtype`; what comes out is float32, as are the streams it is added to.
 """
 
-import math
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,8 +18,8 @@ from reformer.local import Local
 from reformer.lsh import LSH
 from reformer.products import einsum
 
-# Elements of one inner array from which work is cut into pieces: 128 MiB of float32, for all
-# heads of an attention layer, and 16 MiB for the hidden layer of a feed-forward.
+# Elements of one inner array on one device from which work is cut into pieces: 128 MiB of float32,
+# for all heads of an attention layer, and 16 MiB for the hidden layer of a feed-forward.
 HEADS_BUDGET = 2**25
 HIDDEN_BUDGET = 2**22
 
@@ -86,7 +85,7 @@ class SelfAttention:
     """Dropout(Heads(LayerNorm x)); see `reversible` for the calls.
 
     at_once: heads computed at the same time, of which `heads` is a multiple; None for as many as
-    `HEADS_BUDGET` allows.
+    `HEADS_BUDGET` allows where a batch is divided over `shares` devices.
     """
 
     width: int
@@ -99,6 +98,7 @@ class SelfAttention:
     shared_dropout: bool = False
     train: bool = False
     at_once: int | None = None
+    shares: int = 1
 
     name = "attention"
 
@@ -155,7 +155,8 @@ class SelfAttention:
         """Into how many groups the heads are divided for x [b,l,e]."""
         at_once = self.at_once
         if at_once is None:
-            at_once = max(1, HEADS_BUDGET // (math.prod(x.shape[:2]) * self.head_width))
+            rows = -(-x.shape[0] // self.shares)
+            at_once = max(1, HEADS_BUDGET // (rows * x.shape[1] * self.head_width))
         return next(g for g in range(1, self.heads + 1) if self.heads % g == 0 and self.heads // g <= at_once)
 
     def directions(self, key, length):
@@ -200,7 +201,8 @@ class Dense(nn.Module):
 class FeedForward:
     """Dropout(Dense(x)), position by position; see `reversible` for the calls.
 
-    most: positions of one sequence at a time; None for as many as `HIDDEN_BUDGET` allows.
+    most: positions of one sequence at a time; None for as many as `HIDDEN_BUDGET` allows where a
+    batch is divided over `shares` devices.
     """
 
     width: int
@@ -210,6 +212,7 @@ class FeedForward:
     rate: float = 0.0
     shared_dropout: bool = False
     most: int | None = None
+    shares: int = 1
 
     name = "feedforward"
 
@@ -232,7 +235,7 @@ class FeedForward:
         return self._dense().apply({"params": params}, x)
 
     def _most(self, x):
-        return self.most or max(1, HIDDEN_BUDGET // (x.shape[0] * self.hidden))
+        return self.most or max(1, HIDDEN_BUDGET // (-(-x.shape[0] // self.shares) * self.hidden))
 
     def _dropped(self, y, key):
         return dropout(y, self.rate, jax.random.fold_in(key, 1), self.shared_dropout)

@@ -1,5 +1,7 @@
 """What the language model and the translation model share: embedding, sublayers by their settings, head and scores."""
 
+import math
+from dataclasses import replace
 from functools import partial
 
 import flax.linen as nn
@@ -13,7 +15,7 @@ from reformer.sublayers import ACTIVATIONS, FeedForward, SelfAttention
 
 DTYPES = ("float32", "bfloat16")
 
-# Elements of the logits that exist at a time, unless `loss_chunk` says otherwise: 64 MiB of float32.
+# Elements of the logits that exist at a time on one device, unless `loss_chunk` says otherwise: 64 MiB of float32.
 LOGITS_BUDGET = 2**24
 
 
@@ -28,7 +30,7 @@ class Transformer:
 
     def _check(self):
         """Raises unless the settings that both models have fit each other. Lists become tuples."""
-        for name in ("vocabulary", "length", "layers", "width", "hidden", "heads"):
+        for name in ("vocabulary", "length", "layers", "width", "hidden", "heads", "shares"):
             checks.positive(name, getattr(self, name))
         for name in ("head_width", "feedforward_chunk", "loss_chunk", "heads_at_once"):
             if getattr(self, name) is not None:
@@ -62,6 +64,11 @@ class Transformer:
         """State before the first batch: these models have none."""
         return ()
 
+    def spread(self, mesh, rows, tensor=None, entries=None):
+        """This model for batches whose rows lie on the named axes of a mesh; see `shares`."""
+        del tensor, entries
+        return replace(self, shares=math.prod(mesh.shape[axis] for axis in rows))
+
     def logits(self, params, streams):
         """Unnormalised log-probabilities of every id, float32 [b,l,vocabulary]."""
         params, tied = self._head(params)
@@ -70,7 +77,7 @@ class Transformer:
     def _score(self, params, streams, batch, smoothing=0.0):
         """{"nats", "correct", "weights"} float32 [b,l] of every target token; see `cross_entropy` for smoothing."""
         targets = batch["decoder_target_tokens"]
-        most = self.loss_chunk or max(1, LOGITS_BUDGET // (targets.shape[0] * self.vocabulary))
+        most = self.loss_chunk or max(1, LOGITS_BUDGET // (-(-targets.shape[0] // self.shares) * self.vocabulary))
         scores = partial(self._cross_entropy, smoothing)
         nats, correct = chunked.over_stretches(scores, most, self._head(params), streams, targets)
         return {"nats": nats, "correct": correct, "weights": batch["decoder_loss_weights"].astype(jnp.float32)}
@@ -97,13 +104,14 @@ class Transformer:
         return {"dtype": self.dtype, "rate": rate, "shared_dropout": self.shared_dropout}
 
     def _self_attention(self, setting, causal, train):
-        rest = self._shared(train)
-        return SelfAttention(*self._sizes, setting, causal, train=train, at_once=self.heads_at_once, **rest)
+        rest = {"at_once": self.heads_at_once, "shares": self.shares, **self._shared(train)}
+        return SelfAttention(*self._sizes, setting, causal, train=train, **rest)
 
     def _feedforward(self, train):
         # Plain autodiff pays for pieces with a second computation; inverting computes it anyway.
         most = self.feedforward_chunk or (None if self._backward == "invert" else self.length)
-        return FeedForward(self.width, self.hidden, self.activation, most=most, **self._shared(train))
+        rest = {"most": most, "shares": self.shares, **self._shared(train)}
+        return FeedForward(self.width, self.hidden, self.activation, **rest)
 
 
 def cross_entropy(logits, targets, smoothing=0.0):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from reformer import Full, Model, positions
+from reformer import Full, Local, Model, positions
 from reformer.chunked import cut, over_stretches, pull_over_stretches
 
 
@@ -52,20 +52,37 @@ def largest(jaxpr):
     return max(sizes)
 
 
+def long_rows(b):
+    """Shapes of a batch of b rows of 64K positions."""
+    numbers = {"target_tokens": jnp.int32, "input_tokens": jnp.int32, "segment_ids": jnp.int32}
+    numbers["loss_weights"] = jnp.float32
+    return {f"decoder_{name}": jax.ShapeDtypeStruct((b, 65536), number) for name, number in numbers.items()}
+
+
 def test_logits_and_hidden_layer_of_64k_positions_never_exist():
     model = Model(4096, 65536, width=8, hidden=4096, heads=1, residual="reversible",
                   attention=Full(), feedforward_chunk=256, loss_chunk=256)  # fmt: skip
-    data = {
-        "decoder_target_tokens": jax.ShapeDtypeStruct((1, 65536), jnp.int32),
-        "decoder_input_tokens": jax.ShapeDtypeStruct((1, 65536), jnp.int32),
-        "decoder_loss_weights": jax.ShapeDtypeStruct((1, 65536), jnp.float32),
-        "decoder_segment_ids": jax.ShapeDtypeStruct((1, 65536), jnp.int32),
-    }
+    data = long_rows(1)
     loss = lambda model, p, data: model.apply(p, data, train=True)[0]["nats"].sum()  # noqa: E731
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     whole = dataclasses.replace(model, feedforward_chunk=65536, loss_chunk=65536)
     assert largest(jax.make_jaxpr(jax.grad(partial(loss, model)))(shapes, data).jaxpr) <= 256 * 4096
     assert largest(jax.make_jaxpr(jax.grad(partial(loss, whole)))(shapes, data).jaxpr) == 65536 * 4096
+
+
+@pytest.mark.parametrize("hidden, vocabulary, heads", [(2**16, 8, 1), (8, 4096, 1), (8, 8, 512)])
+def test_four_devices_get_pieces_four_times_as_large(hidden, vocabulary, heads):
+    """Each keeps to the budgets of one: of the hidden layer, of the logits, of the heads computed together."""
+
+    def most(b, shares):
+        model = Model(vocabulary, 65536, width=8, hidden=hidden, heads=heads, head_width=8, shares=shares,
+                      attention=Local(), residual="reversible")  # fmt: skip
+        score = lambda p, data: model.apply(p, data)[0]["nats"]  # noqa: E731
+        return largest(jax.make_jaxpr(score)(jax.eval_shape(model.init, jax.random.key(0)), long_rows(b)).jaxpr)
+
+    assert most(4, shares=1) <= 1.1 * most(1, shares=1)
+    assert most(4, shares=4) == 4 * most(1, shares=1)
+    assert most(3, shares=4) == 3 * most(1, shares=1)
 
 
 def test_axial_rows_are_the_grid_read_row_by_row():
