@@ -109,7 +109,7 @@ def _option(parser, field):
 
 
 def _lay_out(corpus, module, words):
-    from tasks.task import DataError
+    from tasks.task import NotPublished
 
     parser = _parser(corpus, module)
     options = getattr(module, "OPTIONS", {})
@@ -120,10 +120,8 @@ def _lay_out(corpus, module, words):
         raise ConfigError(f"{corpus} has one source, got {len(args.source)}")
     try:
         folder = module.build(args.source[0], args.out, **{name: getattr(args, name) for name in options})
-    except DataError as error:  # the task's own, which knows no command line
-        raise DataError(
-            str(error).replace("set sample=True to use it under the name of", "give --sample for")
-        ) from None
+    except NotPublished as error:  # the task's own, which knows no command line
+        raise NotPublished(error.found, "give --sample") from None
     print(f"{corpus}: {folder}")
 
 

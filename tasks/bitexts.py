@@ -140,7 +140,14 @@ def _find(place: Path, stem: str, languages: tuple[str, str]) -> tuple[tuple[Pat
             have, lacks = (names[bool(sides[0]) == want] for want in (False, True))
             raise DataError(f"{place} holds {have} but not {lacks}")
     options = " nor ".join(" and ".join(names) for names in ways.values())
-    raise DataError(f"{place}, and the directories in it, hold neither {options}")
+    sources = sorted((*place.glob(f"*.{languages[0]}"), *place.glob(f"*/*.{languages[0]}")))
+    there = [
+        str(file.relative_to(place).with_suffix(""))
+        for file in sources
+        if file.with_suffix(f".{languages[1]}").is_file()
+    ]
+    instead = f"; set train, validation and test to what is there: {', '.join(there[:9])}" if there else ""
+    raise DataError(f"{place}, and the directories in it, hold neither {options}{instead}")
 
 
 def _stamp(files: Sequence[Path]) -> tuple:

@@ -27,7 +27,7 @@ from tasks.codecs import Codec, Unmade, codec
 from tasks.corpus import Corpus
 from tasks.documents import DocumentTask
 from tasks.logs import say_once
-from tasks.task import SPLITS, DataError, check_integer
+from tasks.task import SPLITS, DataError, NotPublished, check_integer
 from tasks.texts import Layout, find_texts
 from tasks.theories import imports_first
 from tasks.tokenised import open_tokens, told
@@ -68,10 +68,7 @@ def pg19(
         found = {split: task.source.size(split) for split in SPLITS}
         if found != BOOKS:
             held, wanted = (" / ".join(f"{count:,}" for count in counts.values()) for counts in (found, BOOKS))
-            raise DataError(
-                f"pg19: {path} has {held} books (train / validation / test) where PG-19 has {wanted}. Fetch it again, "
-                "or set sample=True to use it as a sample"
-            )
+            raise NotPublished(f"pg19: {path} has {held} books (train / validation / test) where PG-19 has {wanted}")
     return task
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from tasks import randomness
 from tasks.bytefiles import Parts, read_parts
 from tasks.metrics import ACCURACY, BITS_PER_BYTE
-from tasks.task import SPLITS, DataError, Task, check_integer, check_split
+from tasks.task import SPLITS, DataError, NotPublished, Task, check_integer, check_split
 from tasks.vocabularies import BYTE_IDS, byte_ids, bytes_of
 
 SIZE = 100_000_000
@@ -141,4 +141,4 @@ def _corpus(path: str, sample: bool) -> Corpus:
         found = f"has SHA-256 {corpus.sha256[:16]}..., enwik8 has {SHA256[:16]}...: it is another file or damaged"
     else:
         found = f"is split {corpus.sizes} where 90/5/5 million bytes are customary"
-    raise DataError(f"enwik8: {path} {found}. Fetch it again, or set sample=True to use it under the name of a sample")
+    raise NotPublished(f"enwik8: {path} {found}")

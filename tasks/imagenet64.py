@@ -26,7 +26,7 @@ from tasks.logs import say
 from tasks.metrics import ACCURACY, BITS_PER_DIM
 from tasks.prepared import prepared, record_files
 from tasks.spans import Files, Spans, of_records, of_tar
-from tasks.task import DataError, Task, check_integer, check_split
+from tasks.task import DataError, NotPublished, Task, check_integer, check_split
 
 COUNTS = (1_281_149, 49_999)  # training and validation pictures as published
 WATCHED = 512  # training pictures held out at most; the authors' code evaluates 64 batches of 8
@@ -132,9 +132,8 @@ def _archive(path: str, sample: bool) -> Archive:
         raise DataError(f"imagenet64: cannot read {error.filename or path}: {error.strerror or error}") from None
     if archive.counts != COUNTS and not sample:
         found = "has {:,} training and {:,} validation pictures".format(*archive.counts)
-        raise DataError(
-            f"imagenet64: {path} {found} that can be used, where {COUNTS[0]:,} and {COUNTS[1]:,} were published. Fetch "
-            f"it again, or set sample=True to use it under the name of a sample"
+        raise NotPublished(
+            f"imagenet64: {path} {found} that can be used, where {COUNTS[0]:,} and {COUNTS[1]:,} were published"
         )
     if len(archive.train) < 20:
         raise DataError(f"imagenet64: {path} has {len(archive.train)} training pictures, at least 20 are needed")

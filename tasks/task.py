@@ -24,6 +24,14 @@ class DataError(ValueError):
     """Data or a data setting that cannot be used. The message is one line that says what was found and what to do."""
 
 
+class NotPublished(DataError):
+    """Other data than those that papers report on; as a sample they would do. found: what differs."""
+
+    def __init__(self, found: str, allow: str = "set sample=True") -> None:
+        super().__init__(f"{found}. Fetch it again, or {allow} to use it under the name of a sample")
+        self.found = found
+
+
 class Source(Protocol):
     """Examples addressed by their position: a pure function, so order, sharding and resuming are arithmetic."""
 

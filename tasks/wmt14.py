@@ -14,7 +14,7 @@ from pathlib import Path
 from tasks import bitexts, subwords
 from tasks.metrics import ACCURACY, NATS_PER_TOKEN, PERPLEXITY_PER_TOKEN
 from tasks.pairs import PairTask
-from tasks.task import DataError, check_integer
+from tasks.task import DataError, NotPublished, check_integer
 
 LANGUAGES = ("en", "de")
 TFDS = "wmt14_translate/de-en"
@@ -93,9 +93,9 @@ def _texts(path: str, train: Sequence[str], validation: str, test: str, sample: 
         raise DataError(f"wmt14: {error}") from None
     if not sample and not _genuine(texts):
         counts = ", ".join(f"{len(text):,}" for text in texts)
-        raise DataError(
+        raise NotPublished(
             f"wmt14: {path} has {counts} pairs to train, validate and test, where about 4.5 million, {VALIDATION:,} "
-            f"and {TEST:,} were published. Fetch it again, or set sample=True to use it under the name of a sample"
+            f"and {TEST:,} were published"
         )
     return texts
 

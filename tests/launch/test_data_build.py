@@ -125,7 +125,11 @@ def test_a_document_as_the_model_sees_it(corpora, capsys):
         ("build isabelle --source {1} --out {0}/out --test 1", 1, "shares of validation and test must be"),
         ("build isabelle --source {1} --out {0}/out -- --flink_master=x:1", 2, "wanted is --runner=NAME, got --flink"),
         ("build enwik8 --source {1} --out {0}/out -- --runner=x", 2, "leave out the words behind --"),
-        ("build enwik8 --source {0}/short --out {0}/out", 1, "it is cut short. Fetch it again, or give --sample for a"),
+        (
+            "build enwik8 --source {0}/short --out {0}/out",
+            1,
+            "it is cut short. Fetch it again, or give --sample to use",
+        ),
         ("show {1} --segments 99", 2, "--segments: 99 is none of the"),
         ("show {1} --document Entry", 2, "--document: train has documents 0 to"),
         ("stats {0}", 1, "holds no corpus"),

@@ -70,7 +70,7 @@ def test_logits_and_hidden_layer_of_64k_positions_never_exist():
     assert largest(jax.make_jaxpr(jax.grad(partial(loss, whole)))(shapes, data).jaxpr) == 65536 * 4096
 
 
-@pytest.mark.parametrize("hidden, vocabulary, heads", [(2**16, 8, 1), (8, 4096, 1), (8, 8, 512)])
+@pytest.mark.parametrize(("hidden", "vocabulary", "heads"), [(2**16, 8, 1), (8, 4096, 1), (8, 8, 512)])
 def test_four_devices_get_pieces_four_times_as_large(hidden, vocabulary, heads):
     """Each keeps to the budgets of one: of the hidden layer, of the logits, of the heads computed together."""
 
