@@ -38,7 +38,7 @@ try:
         whole = (
             processes.everywhere(done.params)
             if jax.process_count() == 1
-            else jax.tree.map(lambda x: np.asarray(x.addressable_data(0)), done.params)
+            else jax.tree.map(lambda x: np.stack([part.data for part in x.addressable_shards]), done.params)
         )
         evaluation = dataclasses.replace(next(iter(made.evaluations.values())), batch_size=32)
         scores = evaluate(done.params, evaluation, seed=0)
