@@ -45,7 +45,8 @@ class Checkpoints:
         """Writes ``state`` (a tree of arrays) and ``loop`` (JSON-able) as ``step``; returns once they are copied.
 
         Raises:
-          CheckpointError: this or the previous write failed. Earlier steps are untouched.
+          CheckpointError: this or the previous write failed. Earlier steps are untouched. JaxRuntimeError: another
+            process is gone.
         """
         try:
             self._manager.save(
@@ -63,7 +64,7 @@ class Checkpoints:
             self._manager.wait_until_finished()
             self._manager.check_for_errors()
         except Exception as error:
-            raise self._failed("the last step", error) from error
+            raise self._failed(self._manager.latest_step(), error) from error
 
     def restore(self, step, shapes, shardings):
         """The (state, loop) saved as ``step``, each leaf placed by ``shardings``.
@@ -103,7 +104,9 @@ class Checkpoints:
             self._manager.close()
 
     def _failed(self, step, error):
-        whole = self.steps()
+        if isinstance(error, jax.errors.JaxRuntimeError) and jax.process_count() > 1:
+            return error  # what they agree on while writing came to nothing
+        whole = [other for other in self.steps() if other != step]  # Orbax counts what it has begun
         kept = f"checkpoint {whole[-1]} is whole, and" if whole else "no other exists yet, and"
         free = shutil.disk_usage(self.folder).free / 2**20 if self.folder.is_dir() else 0.0
         return CheckpointError(

@@ -8,6 +8,7 @@ import contextlib
 import os
 import re
 import sys
+import time
 
 import jax
 import numpy as np
@@ -16,6 +17,7 @@ from launch.errors import ConfigError, RunError, Stopped
 
 AUTO = "auto"
 AGREE_EVERY = 10  # steps between two questions whether somebody was asked to stop: a question makes all wait for all
+WORD = 16  # bytes that the first process leaves in the run's folder for the others to find
 HEARTBEAT = 60  # seconds without a sign of life, after which a process counts as gone
 FORM = (
     "'auto' (Cloud TPU, Slurm, Kubernetes, MPI) or NUMBER/COUNT@HOST:PORT of the first one, such as 0/4@10.0.0.2:8476"
@@ -40,10 +42,15 @@ def join(text):
             raise ConfigError(f"--processes is {text!r}; wants {FORM}")
         where = {"process_id": int(found[1]), "num_processes": int(found[2]), "coordinator_address": found[3]}
         where["cluster_detection_method"] = "deactivate"
+    patience = os.environ.get("REPRO_PATIENCE", "300")
+    if not re.fullmatch(r"[1-9]\d*", patience):
+        raise ConfigError(f"REPRO_PATIENCE is {patience!r}; wants seconds, such as 300")
     try:
-        patience = int(os.environ.get("REPRO_PATIENCE", 300))
         jax.distributed.initialize(
-            **where, initialization_timeout=patience, heartbeat_timeout_seconds=HEARTBEAT, shutdown_timeout_seconds=60
+            **where,
+            initialization_timeout=int(patience),
+            heartbeat_timeout_seconds=HEARTBEAT,
+            shutdown_timeout_seconds=60,
         )
     except (RuntimeError, ValueError) as error:
         said = " ".join(str(error).split())[:200]
@@ -61,6 +68,26 @@ def meet(name):
         from jax.experimental import multihost_utils
 
         multihost_utils.sync_global_devices(name)
+
+
+def meet_in(folder):
+    """Returns when all processes have come here. Raises RunError unless it is one folder that they all see."""
+    if jax.process_count() == 1:
+        return
+    said = folder / "meeting"
+    if first():
+        said.write_bytes(os.urandom(WORD))
+    meet("folder")
+    end = time.monotonic() + 10  # disks over a network tell late what is new
+    while not said.is_file() and time.monotonic() < end:
+        time.sleep(0.2)
+    word = said.read_bytes() if said.is_file() else b""
+    words = everywhere(np.frombuffer(word.ljust(WORD, b"\0")[:WORD], np.uint8)[None])
+    if strangers := [number for number, other in enumerate(words) if (other != words[0]).any()]:
+        raise RunError(
+            f"{folder} is another folder for process {', '.join(map(str, strangers))} than for the first one; all need "
+            "a disk that all of them see: give it as --workdir or REPRO_RUNS"
+        )
 
 
 def agreed(asked, step=0):

@@ -53,7 +53,8 @@ def run(composition, runs, records, monitor, profile=False):
             _write(folder / "operative.gin", config.operative())
             if overview := _overview(experiment):
                 _write(folder / "parameters.txt", overview)
-        processes.meet("folder")
+        processes.meet_in(folder)
+        _check_same(composition, folder)  # against what the first process wrote
         devices.reset_peak_memory()
         hooks = _hooks(folder, experiment) if profile and processes.first() else ()
         if experiment.continue_from:

@@ -8,7 +8,9 @@ over, so the command can be stopped and repeated.
 import datetime
 import importlib.util
 import json
+import math
 import os
+import re
 import subprocess
 import sys
 from importlib import metadata
@@ -22,6 +24,7 @@ from results.validation import RecordError
 # What the papers trained on, as JAX counts devices: 8 cores, 32 cores. A row's header may name another one.
 TOPOLOGIES = {"reformer": "v3:2x2", "memorizing": "v3:4x4"}
 COMPILER = "libtpu"
+PROCESSOR = "cpu:"
 PATIENCE = 3600  # seconds for one row
 
 
@@ -39,8 +42,10 @@ def check(stems, topology=None, folder=compilations.COMPILED, again=False, overr
     Raises:
       ConfigError: the compiler is not installed.
     """
-    if not (topology or "").startswith("cpu:"):
+    if not (topology or "").startswith(PROCESSOR):
         require_compiler()
+    elif not re.fullmatch(r"[1-9]\d*", topology.removeprefix(PROCESSOR)):
+        raise ConfigError(f"--topology is {topology!r}; wants a number of simulated devices, such as {PROCESSOR}8")
     failed = 0
     for row, stem in programs(stems).items():
         chosen = topology or topology_of(row)
@@ -151,8 +156,12 @@ def run(setting):
         "JAX_ENABLE_COMPILATION_CACHE": "false",  # or the time of compiling would be that of reading
         "JAX_TRACEBACK_FILTERING": "off",
         "TPU_SKIP_MDS_QUERY": "1",  # there is no TPU to ask about
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # nor one that two compilations could both want
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
+    if setting["topology"].startswith(PROCESSOR):
+        count = setting["topology"].removeprefix(PROCESSOR)
+        environment["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={count}"
     command = [sys.executable, "-m", "launch.compiling", json.dumps(setting)]
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
@@ -167,7 +176,7 @@ def run(setting):
 def line(one):
     """A record in a line."""
     share = f" of {one.limit / compilations.GIB:.0f}" if one.limit else ""
-    state = "ok   " if one.green else "full " if one.fits else "OVER "
+    state = "ok   " if one.green else "full " if one.fits and one.hbm_bytes <= (one.limit or math.inf) else "OVER "
     seconds = f"{one.seconds:7.3f} s" if one.seconds is not None else "        -"
     return (
         f"{state} {one.stem:44} {one.topology:8} {one.hbm_bytes / compilations.GIB:6.2f}{share} GiB a device  "

@@ -1,10 +1,11 @@
 # shellcheck shell=bash
 # Sourced by the scripts beside it: --dry-run, usage, and commands that are shown before they run.
 DRY=
-if [ "${1:-}" = --dry-run ]; then
-  DRY=1
-  shift
-fi
+given=()
+for word in "$@"; do # wherever it stands: no option of a run is called that
+  if [ "$word" = --dry-run ]; then DRY=1; else given+=("$word"); fi
+done
+set -- "${given[@]+"${given[@]}"}"
 
 # Prints the comment at the top of the script, without its marks.
 usage() {

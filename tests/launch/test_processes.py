@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from launch import processes
+from launch.composition import ROOT
 from launch.errors import ConfigError
 
 PROGRAM = Path(__file__).parent / "one_of_many.py"
@@ -114,6 +115,29 @@ def test_one_is_told_to_stop_and_all_save_and_stop_together(tmp_path):
     assert len(steps) == 1 and "the same command continues" in steps.pop()
     (step,) = saved(tmp_path)
     assert step % processes.AGREE_EVERY == 0
+
+
+@pytest.mark.slow
+def test_folders_that_are_not_one_are_noticed_before_anything_is_trained(tmp_path):
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    started = []
+    for number in range(2):
+        places = ["--workdir", str(tmp_path / str(number)), "--records", str(tmp_path / "records")]
+        words = ["run", REFORMER, "--scale", "tiny", "--processes", f"{number}/2@127.0.0.1:{port}", *places]
+        command = [sys.executable, "-m", "launch", *words]
+        started.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT))
+    said = [one.communicate(timeout=PATIENCE)[1] for one in started]
+    assert [one.returncode for one in started] == [1, 1]
+    assert all("another folder for process 1 than for the first one" in text for text in said)
+    assert not list(tmp_path.rglob("checkpoints/*"))
+
+
+def test_patience_is_a_number(monkeypatch):
+    monkeypatch.setenv("REPRO_PATIENCE", "soon")
+    with pytest.raises(ConfigError, match="REPRO_PATIENCE is 'soon'; wants seconds"):
+        processes.join("0/2@127.0.0.1:1")
 
 
 @pytest.mark.parametrize("text", ["3", "4/4@host:1", "0/2@host", "0/2@:80:", "a/2@host:80"])

@@ -5,8 +5,10 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -95,6 +97,50 @@ def test_the_worker_begins_again_after_a_failure_and_not_after_wrong_use(tmp_pat
         done = subprocess.run([SCRIPTS / "worker.sh", *STEM], env=environment, capture_output=True, text=True)
         assert done.returncode == status
         assert (tmp_path / "calls").read_text().splitlines() == [f"-m launch run {' '.join(STEM)}"] * calls
+
+
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_dry_run_may_stand_anywhere(place):
+    words = ["run", "pod", "zone", "/runs", *STEM]
+    words.insert(place, "--dry-run")
+    done = subprocess.run(
+        [SCRIPTS / "tpu_pod.sh", *words], env=clean(PATH="/usr/bin:/bin"), capture_output=True, text=True
+    )
+    assert done.returncode == 0 and "gcloud compute tpus tpu-vm ssh pod" in done.stdout, done.stderr
+    assert "--dry-run" not in done.stdout
+
+
+def stopped_worker(tmp_path, program, signals, **environment):
+    """(exit status, what the program wrote) of a worker that gets signals, each after a number of seconds."""
+    stand_in = tmp_path / "python"
+    stand_in.write_text(f"#!/bin/bash\nexec >> {tmp_path}/said\n{program}\n")
+    stand_in.chmod(0o755)
+    worker = subprocess.Popen([SCRIPTS / "worker.sh", *STEM], env=clean(PYTHON=str(stand_in), **environment))
+    while not (tmp_path / "said").exists() or not (tmp_path / "said").read_text():
+        time.sleep(0.02)
+    for pause, number in signals:
+        time.sleep(pause)
+        worker.send_signal(number)
+    return worker.wait(30), (tmp_path / "said").read_text().split()
+
+
+def test_the_worker_waits_for_what_saves_however_often_it_is_told(tmp_path):
+    saves = "for i in 1 2 3 4 5; do sleep 0.2; done\necho saved\nexit 143"
+    program = f"trap 'echo told' TERM\necho begun\nsleep 1 & wait\n{saves}"
+    told = [(0.3, signal.SIGTERM), (0.3, signal.SIGTERM), (0.1, signal.SIGHUP)]
+    status, said = stopped_worker(tmp_path, program, told, RESTARTS="3")
+    assert status == 143
+    assert said[0] == "begun" and said[-1] == "saved" and said.count("begun") == 1
+
+
+def test_the_worker_stops_in_its_pause(tmp_path):
+    status, said = stopped_worker(tmp_path, "echo begun\nexit 1", [(1.0, signal.SIGTERM)], RESTARTS="3", PAUSE="20")
+    assert (status, said) == (143, ["begun"])
+
+
+def test_the_worker_refuses_what_is_no_number():
+    done = subprocess.run([SCRIPTS / "worker.sh", *STEM], env=clean(RESTARTS="abc"), capture_output=True, text=True)
+    assert done.returncode == 2 and "RESTARTS and PAUSE are whole numbers, got 'abc'" in done.stderr
 
 
 @pytest.mark.slow
