@@ -31,7 +31,9 @@ def start(count, folder, stem, *overrides, devices=4, pause=0.0, **sharding):
         setting = {"stem": stem, "folder": str(folder), "sharding": sharding, "pause": pause,
                    "overrides": ["BATCH = 4", "LOG_EVERY = 1", "EVAL_EVERY = 0", *overrides],
                    "who": f"{number}/{count}@127.0.0.1:{port}" if count > 1 else ""}  # fmt: skip
-        flags = f"--xla_force_host_platform_device_count={devices // count}"
+        # On a busy machine one process still compiles what another waits for; XLA gives up after 40 s.
+        patient = [f"--xla_cpu_collective_{name}timeout_seconds={PATIENCE}" for name in ("", "call_terminate_")]
+        flags = " ".join((f"--xla_force_host_platform_device_count={devices // count}", *patient))
         environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
         command = [sys.executable, str(PROGRAM), json.dumps(setting)]
         started.append(
