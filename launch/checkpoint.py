@@ -59,7 +59,7 @@ class Checkpoints:
             raise self._failed(step, error) from error
 
     def wait(self):
-        """Returns when everything saved is on disk. Raises ``CheckpointError`` if that fails."""
+        """Returns when everything saved is on disk. Raises what ``save`` does if that fails."""
         try:
             self._manager.wait_until_finished()
             self._manager.check_for_errors()

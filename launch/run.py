@@ -54,7 +54,8 @@ def run(composition, runs, records, monitor, profile=False):
             if overview := _overview(experiment):
                 _write(folder / "parameters.txt", overview)
         processes.meet_in(folder)
-        _check_same(composition, folder)  # against what the first process wrote
+        if not processes.first():
+            _check_same(composition, folder)  # against what the first one wrote
         devices.reset_peak_memory()
         hooks = _hooks(folder, experiment) if profile and processes.first() else ()
         if experiment.continue_from:

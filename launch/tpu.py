@@ -8,7 +8,6 @@ over, so the command can be stopped and repeated.
 import datetime
 import importlib.util
 import json
-import math
 import os
 import re
 import subprocess
@@ -176,7 +175,7 @@ def run(setting):
 def line(one):
     """A record in a line."""
     share = f" of {one.limit / compilations.GIB:.0f}" if one.limit else ""
-    state = "ok   " if one.green else "full " if one.fits and one.hbm_bytes <= (one.limit or math.inf) else "OVER "
+    state = "ok   " if one.green else "OVER " if one.over else "full "
     seconds = f"{one.seconds:7.3f} s" if one.seconds is not None else "        -"
     return (
         f"{state} {one.stem:44} {one.topology:8} {one.hbm_bytes / compilations.GIB:6.2f}{share} GiB a device  "

@@ -30,6 +30,14 @@ def cut(length, most):
     return least, -(-length // least)
 
 
+def allowed(budget, rows, shares, size):
+    """Things of `size` elements in every row that one device may compute at a time, at least one.
+
+    budget: elements of one device. rows: of the whole batch, divided over `shares` devices.
+    """
+    return max(1, budget // (-(-rows // shares) * size))
+
+
 # ---- stretches of the sequence -------------------------------------------------------------
 
 

@@ -155,8 +155,7 @@ class SelfAttention:
         """Into how many groups the heads are divided for x [b,l,e]."""
         at_once = self.at_once
         if at_once is None:
-            rows = -(-x.shape[0] // self.shares)
-            at_once = max(1, HEADS_BUDGET // (rows * x.shape[1] * self.head_width))
+            at_once = chunked.allowed(HEADS_BUDGET, x.shape[0], self.shares, x.shape[1] * self.head_width)
         return next(g for g in range(1, self.heads + 1) if self.heads % g == 0 and self.heads // g <= at_once)
 
     def directions(self, key, length):
@@ -235,7 +234,7 @@ class FeedForward:
         return self._dense().apply({"params": params}, x)
 
     def _most(self, x):
-        return self.most or max(1, HIDDEN_BUDGET // (-(-x.shape[0] // self.shares) * self.hidden))
+        return self.most or chunked.allowed(HIDDEN_BUDGET, x.shape[0], self.shares, self.hidden)
 
     def _dropped(self, y, key):
         return dropout(y, self.rate, jax.random.fold_in(key, 1), self.shared_dropout)

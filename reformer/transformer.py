@@ -77,7 +77,7 @@ class Transformer:
     def _score(self, params, streams, batch, smoothing=0.0):
         """{"nats", "correct", "weights"} float32 [b,l] of every target token; see `cross_entropy` for smoothing."""
         targets = batch["decoder_target_tokens"]
-        most = self.loss_chunk or max(1, LOGITS_BUDGET // (-(-targets.shape[0] // self.shares) * self.vocabulary))
+        most = self.loss_chunk or chunked.allowed(LOGITS_BUDGET, targets.shape[0], self.shares, self.vocabulary)
         scores = partial(self._cross_entropy, smoothing)
         nats, correct = chunked.over_stretches(scores, most, self._head(params), streams, targets)
         return {"nats": nats, "correct": correct, "weights": batch["decoder_loss_weights"].astype(jnp.float32)}

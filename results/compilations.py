@@ -102,6 +102,11 @@ class Compilation:
         return self.fits and (self.limit is None or self.hbm_bytes <= SHARE * self.limit)
 
     @property
+    def over(self):
+        """Whether a step needs more than there is, whatever the compiler let pass."""
+        return not self.fits or (self.limit is not None and self.hbm_bytes > self.limit)
+
+    @property
     def seconds(self):
         """The compiler's estimate of a step; None where it gives none. Waiting for other devices is not in it."""
         return self.cycles / self._chip[1] if self._chip[1] and self.cycles else None

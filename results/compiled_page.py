@@ -108,6 +108,6 @@ def _collectives(one):
 
 def _over(one):
     limit = one.limit or 0
-    if one.fits and one.hbm_bytes <= limit:
+    if not one.over:
         return f"fits, with {one.hbm_bytes / limit:.0%} of the memory in use"
     return f"does not fit, by {_gib(one.hbm_bytes - limit)} GiB: {one.problem[:160]}"

@@ -26,21 +26,16 @@ stop() {
 trap 'stop 143' TERM HUP
 trap 'stop 130' INT
 
-# Waits for the child to end, or in a pause until a signal comes.
-status_of() {
-  wait "$1"
-  status=$?
-  while kill -0 "$1" 2>/dev/null; do # a signal ended that wait
-    wait "$1"
-    status=$?
-  done
-}
-
 while true; do
   "$PYTHON" -m launch run "$@" &
   child=$!
   [ -z "$stopped" ] || kill -TERM "$child" # it came before there was a child
-  status_of "$child"
+  wait "$child"
+  status=$?
+  while kill -0 "$child" 2>/dev/null; do # a signal ended that wait
+    wait "$child"
+    status=$?
+  done
   child=''
   # 134: JAX itself ends a process that lost the first one, with a trace.
   [ "$status" -ne 134 ] || echo "worker: the first process of the run is gone, or was not found at its address" >&2

@@ -21,12 +21,15 @@ REFORMER, MEMORY = "reformer/table2/full", "memorizing/acceptance/definitions"
 PATIENCE = int(os.environ.get("REPRO_PATIENCE", 300))
 
 
-def start(count, folder, stem, *overrides, devices=4, pause=0.0, **sharding):
-    """So many processes of one run, with the devices dealt out among them."""
+def free_port():
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
-    started = []
+        return one.getsockname()[1]
+
+
+def start(count, folder, stem, *overrides, devices=4, pause=0.0, **sharding):
+    """So many processes of one run, with the devices dealt out among them."""
+    port, started = free_port(), []
     for number in range(count):
         setting = {"stem": stem, "folder": str(folder), "sharding": sharding, "pause": pause,
                    "overrides": ["BATCH = 4", "LOG_EVERY = 1", "EVAL_EVERY = 0", *overrides],
@@ -122,10 +125,7 @@ def test_one_is_told_to_stop_and_all_save_and_stop_together(tmp_path):
 
 @pytest.mark.slow
 def test_folders_that_are_not_one_are_noticed_before_anything_is_trained(tmp_path):
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
-    started = []
+    port, started = free_port(), []
     for number in range(2):
         places = ["--workdir", str(tmp_path / str(number)), "--records", str(tmp_path / "records")]
         words = ["run", REFORMER, "--scale", "tiny", "--processes", f"{number}/2@127.0.0.1:{port}", *places]
